@@ -16,6 +16,8 @@ from geo_data.geography import Geography
 from geo_data.jobs import Slots
 from geo_data.proxy_truth import proxy_workplaces
 from pipelines.planning.workplaces import SHARES, WorkplaceShares, expected_slots, listed_slots
+from pipelines.plans.measured import TableChoice
+from pipelines.plans.plan import Choices
 from pipelines.plans.workload import Table
 
 pytestmark = pytest.mark.quick
@@ -89,17 +91,38 @@ def test_shares_are_changed_one_at_a_time(shares: WorkplaceShares) -> None:
 
 
 def test_less_is_lost_where_more_epsilon_is_spent(shares: WorkplaceShares) -> None:
+    """Where tables of homes tell next to nothing of jobs at workplaces."""
     block = shares.geography.block_level
+
+    def choices(tables: tuple[TableChoice, ...]) -> Choices:
+        others = TableChoice(None, (), "trct", 1 - sum((t.share for t in tables), Fraction(1, 10**6)))
+        return Choices("trct", 1, (), cell_level=block, tables=(others,), workplaces=tables)
+
     of_blocks = Table(None, block, (), Fraction(1))
     of_ages = Table(None, "trct", ("age",), Fraction(1))
     for table, member in ((of_blocks, 1), (of_ages, 2)):
         lost = []
         for tables in (shares.first, *shares.near(shares.first)):
-            lost.append((tables[member].share, shares.loss(tables, Fraction(2), table)))
+            lost.append((tables[member].share, shares.loss(choices(tables), Fraction(2), table)))
         assert [loss for _, loss in sorted(set(lost))] == sorted({loss for _, loss in lost}, reverse=True)
-    assert shares.loss(shares.first, Fraction(2), Table("trct", "trct", (), Fraction(1))) == 0
+    assert shares.loss(choices(shares.first), Fraction(2), Table("trct", "trct", (), Fraction(1))) == 0
     nobody_tells = Table(None, block, ("age",), Fraction(1))
-    assert shares.loss(shares.first, Fraction(2), nobody_tells) == 1
+    assert shares.loss(choices(shares.first), Fraction(2), nobody_tells) == 1
+
+
+def test_homes_tell_of_workplaces(shares: WorkplaceShares) -> None:
+    """Each pool's homes add up to its jobs: the fewer cells they are counted in, the better."""
+    block, first = shares.geography.block_level, shares.first
+    cells = {
+        level: Choices("trct", 1, (), cell_level=level, workplaces=first, pool_by=("age",))
+        for level in (block, "trct", "cty")
+    }
+    for attributes in ((), ("age",)):
+        table = Table(None, block, attributes, Fraction(1))
+        lost = [shares.loss(choices, Fraction(2), table) for choices in cells.values()]
+        assert 1 > lost[0] > lost[1] > lost[2] > 0, attributes
+    by_mode = Table(None, block, ("mode",), Fraction(1))
+    assert shares.loss(cells["cty"], Fraction(2), by_mode) == 1
 
 
 @pytest.mark.parametrize("listed", [False, True])

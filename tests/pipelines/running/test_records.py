@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,10 @@ import synth
 from geo_data.pools import PoolFinder
 from helpers import Said, same_key
 from pipelines import plan, resume, run, verify
+from pipelines.drawing.workplaces import estimate_again, slots_fit_again
 from pipelines.planning.public_inputs import read_public_inputs
 from pipelines.planning.search import make_plan
+from pipelines.running import batches as running_batches
 from pipelines.running import workplaces as measuring
 from pipelines.running.folder import RunFolder
 from synth.geometric.measured import count_cells
@@ -128,8 +131,20 @@ def test_records_that_the_configuration_does_not_know_are_left_out(
     assert kept["jobs_of_no_slot"] >= 4
 
 
-@pytest.mark.parametrize("step", ["write_workplaces", "keep_homes", "write_whole"])
+@pytest.mark.parametrize(
+    ("module", "step"),
+    [
+        (measuring, "write_workplaces"),
+        (measuring, "keep_homes"),
+        (measuring, "write_whole"),
+        (running_batches, "write_slots"),
+        (running_batches, "sized_plan"),
+        (running_batches, "keep_numbers"),
+        (running_batches, "draw_homes"),
+    ],
+)
 def test_a_run_that_is_stopped_at_its_workplaces_goes_on_to_the_same_bytes(
+    module: ModuleType,
     step: str,
     records: Callable[..., pipelines.ReleaseConfig],
     jobs: pd.DataFrame,
@@ -144,7 +159,7 @@ def test_a_run_that_is_stopped_at_its_workplaces_goes_on_to_the_same_bytes(
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(measuring, step, failing)
+        patch.setattr(module, step, failing)
         with pytest.raises(OSError, match="Input/output"):
             run(config, key=same_key())
     assert RunFolder.of(config.release.out).begun
@@ -229,6 +244,38 @@ def test_a_record_moves_one_unit_between_two_cells_of_every_table_at_most(
         assert np.abs(a - b).sum() <= 2
         assert np.abs(a - b).max() <= 1
         assert np.abs(a - nobody).sum() <= 1
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_slots_that_are_estimated_again_fill_every_group_and_no_other(
+    seed: int, records: Callable[..., pipelines.ReleaseConfig], jobs: pd.DataFrame
+) -> None:
+    """Whatever counts say; and jobs of blocks are nearer to the truth where homes are counted well."""
+    config = records(jobs[:1])
+    made = make_plan(config, read_public_inputs(config))
+    random = np.random.default_rng(seed)
+    expected = made.pools.slots
+    true = expected.take(np.sort(random.integers(0, len(expected), len(expected))))
+    grouped = made.with_slots(true.take(np.flatnonzero(random.random(len(true)) < 0.7)))
+    homes = random.integers(0, made.geography.n_blocks, len(true)).astype(np.int32)
+    counts = counts_of(grouped, geo_data.JobRecords(true.work, homes, true.attributes))
+    scale = [1, 30, 1000][seed % 3]
+    noisy = [count + random.integers(-scale, scale + 1, count.size) for count in counts]
+    of_work, of_homes = noisy[: len(made.workplaces)], noisy[len(made.workplaces) :]
+    slots = estimate_again(made, of_work, grouped, of_homes)
+    assert slots_fit_again(made, of_work, grouped, of_homes, slots)
+    sized = grouped.with_jobs(slots)  # which refuses slots of no pool
+    for one, other in zip((grouped, *grouped.secondary), (sized, *sized.secondary), strict=True):
+        table, again = (x.table if hasattr(x, "table") else x.pools for x in (one, other))
+        assert table.n.shape == again.n.shape
+        assert again.n.min() >= 1
+        assert again.n.sum() == len(slots)
+    assert np.array_equal(sized.pools.keys, grouped.pools.keys)
+    assert not slots_fit_again(made, of_work, grouped, of_homes, slots.take(np.arange(len(slots) - 1)))
+    if scale == 1:
+        off = [np.abs(x.jobs(made.geography.n_blocks) - true.jobs(made.geography.n_blocks)).sum()
+               for x in (slots, grouped.pools.slots)]  # fmt: skip
+        assert off[0] < 0.8 * off[1]
 
 
 def counts_of(plan: pipelines.ReleasePlan, records: geo_data.JobRecords) -> list[np.ndarray]:
