@@ -119,6 +119,7 @@ out = "release"
 mechanism = "{mechanism}"
 
 [privacy]
+protects = "home"
 epsilon = "{epsilon}"
 delta = "{delta}"
 

@@ -39,6 +39,7 @@ out = "release-{epsilon}"
 mechanism = "dirichlet"
 
 [privacy]
+protects = "home"
 epsilon = "{epsilon}"
 delta = "{delta}"
 

@@ -62,7 +62,7 @@ Case = tuple[str, Callable[[Path], None]]  # kind; what it does to a folder of t
 
 CONFIG = """
 release = {{ name = "Malformed", state = "demo", year = 2019, out = "out", mechanism = "dirichlet" }}
-privacy = {{ epsilon = "8", delta = "1e-4" }}
+privacy = {{ protects = "home", epsilon = "8", delta = "1e-4" }}
 plan = {{ split_threshold = "5", pool_below = 8, pool_by = [], coarsening = "threshold" }}
 {jobs}
 [geography]

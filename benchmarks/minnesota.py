@@ -34,6 +34,7 @@ year = 2018
 out = "release"
 
 [privacy]
+protects = "home"
 epsilon = "4.6"
 delta = "1e-5"
 

@@ -78,7 +78,7 @@ def configuration(epsilon: str, protected: str) -> str:
     lines = (text[:begin] + JOBS + text[end:]).replace('"dirichlet"', '"geometric"').splitlines()
     lines = [f'epsilon = "{epsilon}"' if line.startswith("epsilon") else line for line in lines]
     if protected != "homes":
-        lines.insert(lines.index("[privacy]") + 1, 'protects = "record"')
+        lines = ['protects = "record"' if line.startswith("protects") else line for line in lines]
         lines.append(DECLARED)
     if "table" in protected:
         lines.append('[workplaces]\nfile = "last_year.csv"\ncount = "jobs"\n')

@@ -42,6 +42,7 @@ out = "release"
 csv = false   # Parquet only, a file for each batch
 
 [privacy]
+protects = "home"
 epsilon = "4.6"
 delta = "1e-5"
 

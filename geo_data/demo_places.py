@@ -28,6 +28,7 @@ year = 2019
 out = "release"
 
 [privacy]
+protects = "home"
 epsilon = "4.6"
 delta = "1e-5"
 

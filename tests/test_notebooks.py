@@ -76,7 +76,12 @@ def office(
     (folder / "ledger").mkdir()
     ledger = {"file": "ledger/agency.sqlite", "data_set": "jobs", "epsilon": "1000", "delta": "1e-3"}
     config = config_text(
-        {"jobs": rows, "release.mechanism": "geometric", "plan.retention_min": "1"},
+        {
+            "jobs": rows,
+            "privacy.protects": "home",
+            "release.mechanism": "geometric",
+            "plan.retention_min": "1",
+        },
         {"ledger": ledger, "signature": {"key": "keys/signing-key.pem"}},
     )
     path = folder / "own.toml"

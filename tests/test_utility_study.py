@@ -59,7 +59,11 @@ def subject(
     jobs.to_csv(folder / "jobs.csv", index=False)
     microdata = {"format": "microdata", "file": "jobs.csv", "home": "h_geocode", "work": "w_geocode"}
     text = config_text(
-        {"jobs": microdata | {"attributes": ["age"], "population": "residents"}, "plan.retention_min": "1"}
+        {
+            "jobs": microdata | {"attributes": ["age"], "population": "residents"},
+            "plan.retention_min": "1",
+            "privacy.protects": "home",
+        }
     )
     return study.methods.Subject.of(pipelines.parse_config(text, folder, "small.toml"))
 

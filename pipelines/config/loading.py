@@ -72,6 +72,17 @@ class PublicConfig(Section):
 
     @model_validator(mode="before")
     @classmethod
+    def _protect_records(cls, values: Any) -> Any:
+        """Protect whole records of microdata, unless something else is said."""
+        if not isinstance(values, dict):
+            return values
+        privacy, jobs = values.get("privacy"), values.get("jobs")
+        if not (isinstance(privacy, dict) and isinstance(jobs, dict) and jobs.get("format") == "microdata"):
+            return values
+        return values | {"privacy": {"protects": "record"} | privacy}
+
+    @model_validator(mode="before")
+    @classmethod
     def _other_jobs(cls, values: Any) -> Any:
         """Take a LODES table whose name is of another job type for one of other jobs, unless it is said."""
         if not isinstance(values, dict):

@@ -122,7 +122,8 @@ def _corrected(fine: JobCounts, coarse: JobCounts, categories: Mapping[str, tupl
     counts = fine.counts.copy()
     counts[known] += ((part * (coarse.counts - sums))[cell] + _PARTS // 2) // _PARTS  # floats decide nothing
     usual = float(size[size > 0].mean()) if known.any() else 1.0
-    variance = fine.variance - fine.variance**2 / (usual * fine.variance + coarse.variance)
+    others = (usual - 1) * fine.variance + coarse.variance
+    variance = fine.variance * others / (fine.variance + others)
     return fine._replace(counts=counts, variance=variance)
 
 

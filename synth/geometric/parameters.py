@@ -50,9 +50,9 @@ class GeometricParameters:
     @classmethod
     def of_variance(cls, variance: float) -> GeometricParameters:
         """Return numbers of noise of about a variance, above 0: for estimates."""
-        ratio = 1 + 1 / variance - math.sqrt((1 + 1 / variance) ** 2 - 1)
-        numerator = min(max(1, int(ratio * 2**40)), 2**40 - 1)
-        return cls(numerator, 2**40)
+        half = 1 + 1 / variance  # of p + 1 / p
+        ratio = 1 / (half + math.sqrt(half**2 - 1))
+        return cls(min(max(1, int(ratio * 2**40)), 2**40 - 1), 2**40)
 
     def to_json(self) -> dict[str, Any]:
         """Return integers only; of one table as before there could be several."""

@@ -150,7 +150,8 @@ def microdata_jobs(microdata: dict[str, Path]) -> Callable[..., object]:
             "records_per_worker": 3,
             "population": "residents",
             **more,
-        }
+        },
+        "privacy.protects": "home",
     }
 
 
@@ -263,7 +264,7 @@ def british_region(folder: Path) -> Callable[..., pipelines.ReleaseConfig]:
                 "out": "release",
                 "mechanism": "dirichlet",
             },
-            "privacy": {"epsilon": "6", "delta": "1e-4"},
+            "privacy": {"protects": "home", "epsilon": "6", "delta": "1e-4"},
             "jobs": {
                 "format": "microdata",
                 "file": "jobs.csv",

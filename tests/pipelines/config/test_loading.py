@@ -122,6 +122,7 @@ population = "residents"
 
 JOBS = MINIMAL[MINIMAL.index("[jobs]") : MINIMAL.index("[geography]")]
 FULL = MINIMAL.replace(JOBS + "[geography]", MICRODATA) + AUXILIARY + WEIGHTS + PLAN
+FULL = FULL.replace("[privacy]\n", '[privacy]\nprotects = "home"\n')
 
 
 def parse(text: str, folder: Path = Path("/data/configs")) -> ReleaseConfig:

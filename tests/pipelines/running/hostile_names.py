@@ -123,7 +123,7 @@ class Case:
         self.region, self.folder = _Region(), folder
         self.tables: dict[str, Any] = {
             "release": {"name": "Names", "state": "xx", "year": 2019, "out": "out", "mechanism": "dirichlet"},
-            "privacy": {"epsilon": "8", "delta": "1e-4"},
+            "privacy": {"protects": "home", "epsilon": "8", "delta": "1e-4"},
             "jobs": {
                 "format": "microdata",
                 "file": "jobs.parquet",

@@ -422,7 +422,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 TINY = """
 release = { name = "Tiny", state = "tiny", year = 2020, out = "out", mechanism = "geometric" }
-privacy = { epsilon = "4", delta = "0" }
+privacy = { protects = "home", epsilon = "4", delta = "0" }
 geography = { file = "places.csv", block = "b", levels = ["ward"], latitude = "lat", longitude = "lon" }
 
 [jobs]
