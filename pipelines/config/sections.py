@@ -183,9 +183,9 @@ class PrivacySettings(Section):
     """Which guarantee `epsilon` and `delta` are requested for: probabilistic differential privacy of the
     whole run, or record-level differential privacy. The certificate states both."""
     protects: Literal["home", "record"] = "home"
-    """What of a job record is protected: all of it, `"record"`: home, workplace, attributes, and whether it is
-    there at all, by default where jobs are microdata; or its home, `"home"`, by default where they are LODES:
-    then the workplace and the attributes of every job are public, and released exactly."""
+    """What of a job record is protected: all of it, `"record"`: home, workplace, attributes, and whether it
+    is there at all, by default where jobs are microdata; or its home, `"home"`, by default where they are
+    LODES: then the workplace and the attributes of every job are public, and released exactly."""
     policy: Policy = FullPolicy()
     """Which home may stand in the place of which other one: any ("full"); or any in the same unit of a level,
     such as `{ partition = "cty" }`, and in which of these units the home of each job lies is then public, and

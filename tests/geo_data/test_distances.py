@@ -82,6 +82,7 @@ def test_the_verifier_finds_what_edges_change() -> None:
                 "jobs": {"format": "lodes"},
                 "workplaces": None,
                 "privacy": {"policy": {"distance_km": decimal_up(km)}, "protects": "home"},
+                "geography": {"external_workplaces": {}, "uninhabited": [], "without_work": []},
                 "release": {"implicates": 1, "implicate_source": "one-urn"},
             },
             "attributes": {},
