@@ -87,7 +87,7 @@ def test_the_verifier_finds_what_edges_change() -> None:
             },
             "attributes": {},
             "choices": {"tables": [{"home": "b"}, {"home": "c"}], "workplaces": []},
-            "geography": {"block": "a", "external_zones": []},
+            "geography": {"block": "a", "levels": [], "external_zones": []},
         }
         of_domains = [own.tolist() for own in np.split(cells[0].cuts, cells[0].offsets[1:-1])]
         plan = Plan(document, {"blocks": blocks, "domains": {"cuts": of_domains}})
