@@ -24,6 +24,7 @@ Int64 = NDArray[np.int64]
 
 _AT_A_TIME = 2**24  # noisy counts that are added up
 _PARTS = 2**20  # of a job, in which corrections are counted
+_LEAST = 1.0  # variance: numbers that contradict each other are not to be met exactly
 
 
 class JobCounts(NamedTuple):
@@ -83,33 +84,38 @@ def counted_homes(grouped: ReleasePlan, of_homes: Sequence[Cells]) -> list[JobCo
         known, sums = np.zeros(shape, np.bool_), np.zeros(shape, np.int64)
         known[combination, of_group] = True
         sums[combination, of_group] = _sums(table, counts)
-        variance = table.parameters.variance * float(table.k.mean())
+        variance = max(_LEAST, table.parameters.variance * float(table.k.mean()))
         counted.append(JobCounts(by, area, sums, known, variance))
     return counted
 
 
 def reconciled(counted: Sequence[JobCounts], categories: Mapping[str, tuple[str, ...]]) -> list[JobCounts]:
-    """Return counts that agree better: those of small cells corrected by counts of what they add up to.
+    """Return fewer tables, of which none counts what another one adds up to.
 
     Where a table counts what some independent counts of another add up to, the sum is best the mean of both
-    by precision, and each count takes its part of the difference (least squares). Tables with few cells are
-    corrected first, and correct others then.
+    by precision, and each count takes its part of the difference (least squares). All that a table tells is
+    then in the one that it corrected. Tables with few cells are corrected first, and correct others then.
     """
-    tables = [*counted]
-    order = sorted(range(len(tables)), key=lambda k: tables[k].counts.size)
-    for position, k in enumerate(order):
-        for i in order[:position]:
-            tables[k] = _corrected(tables[k], tables[i], categories)
-    return tables
+    tables = {k: counted[k] for k in sorted(range(len(counted)), key=lambda k: counted[k].counts.size)}
+    told = set()
+    for position, k in enumerate(tables):
+        for i in [*tables][:position]:
+            corrected = _corrected(tables[k], tables[i], categories)
+            if corrected is not None:
+                tables[k] = corrected
+                told.add(i)
+    return [tables[k] for k in range(len(counted)) if k not in told]
 
 
-def _corrected(fine: JobCounts, coarse: JobCounts, categories: Mapping[str, tuple[str, ...]]) -> JobCounts:
-    """Return the counts of a table corrected by another's, if cells of that consist of its cells."""
+def _corrected(
+    fine: JobCounts, coarse: JobCounts, categories: Mapping[str, tuple[str, ...]]
+) -> JobCounts | None:
+    """Return the counts of a table corrected by another's; None unless cells of that consist of its cells."""
     inside = (fine.area >= 0) & (coarse.area >= 0)
     area = np.full(fine.counts.shape[1], -1)
     area[fine.area[inside]] = coarse.area[inside]
     if not {*coarse.by} <= {*fine.by} or not np.array_equal(area[fine.area[inside]], coarse.area[inside]):
-        return fine
+        return None
     codes = codes_of(np.arange(fine.counts.shape[0]), {name: categories[name] for name in fine.by})
     group = combined({name: codes[name] for name in coarse.by}, categories, fine.counts.shape[0])
     known = fine.known & (area >= 0) & coarse.known[group][:, area]

@@ -1,0 +1,92 @@
+"""Releases beside plain noise on the tables that they are for: every table with an equal part of epsilon.
+
+Usage: python benchmarks/plain_noise.py [--draws 3] [--page docs/inputs.md]
+
+Plain noise is what an office could do without a synthetic data set: two-sided geometric noise on every number
+of each table, nonnegative counts, shares of their total. The generated census, Leeds and Rhode Island (a row
+is a job with three attributes) are planned for the default workload, whole records are protected, and what is
+lost is a total variation from the truth, in the mean of some draws. The truth is public or generated.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from math import prod
+from pathlib import Path
+
+import click
+import numpy as np
+from report import commit_measured, fill, table
+from whole_records import configuration as rhode_island
+
+import pipelines
+from geo_data.jobs import join_records
+from pipelines import Release, ReleaseConfig
+from pipelines.planning.public_inputs import job_source
+from pipelines.plans.workload import CountedJobs, workload_of
+from pipelines.running.demo import CENSUS, demo_inputs
+from pipelines.views.evaluation.workload_losses import workload_losses
+
+ROOT = Path(__file__).parent.parent
+COMMAND = "python benchmarks/plain_noise.py"
+REGIONS = ("census", "Leeds", "Rhode Island")
+HEAD = ["region", "table", "this release", "plain noise"]
+
+
+@click.command()
+@click.option("--draws", default=3, show_default=True)
+@click.option("--page", type=click.Path(path_type=Path, exists=True), help="Page to put the table into.")
+def main(draws: int, page: Path | None) -> None:
+    """Plan, draw, and print."""
+    rows = []
+    for name in REGIONS:
+        with tempfile.TemporaryDirectory() as folder:
+            config = region(name, Path(folder))
+            planned = pipelines.plan(config, Path(folder) / "plan")
+            lost = []
+            for draw in range(draws):
+                release = pipelines.run(config.with_out(Path(folder) / str(draw)), plan=planned.folder)
+                lost.append(losses(release, config, draw))
+            workload = workload_of(release.plan)
+        means = np.mean(lost, axis=0)
+        for words, row in zip(workload.names, means, strict=True):
+            rows.append([name, words, *map("{:.4f}".format, row)])
+        rows.append([name, "**mean**", *map("{:.4f}".format, means.mean(axis=0))])
+    text = f"Epsilon 2, means of {draws} draws, commit {commit_measured()}.\n\n{table(HEAD, rows)}"
+    click.echo(text)
+    if page is not None:
+        fill(page, COMMAND, text)
+
+
+def region(name: str, folder: Path) -> ReleaseConfig:
+    """Return the configuration of a region, at epsilon 2, with whole records protected."""
+    if name == "Leeds":
+        return pipelines.load_config(ROOT / "examples" / "census.toml").with_out(folder / "out")
+    if name == "census":
+        return pipelines.load_config(demo_inputs(folder, which=CENSUS))
+    return pipelines.parse_config(rhode_island("2", "records"), folder, "records.toml")
+
+
+def losses(release: Release, config: ReleaseConfig, seed: int) -> list[tuple[float, float]]:
+    """Return what a release, and what plain noise, loses in each table of its workload."""
+    workload, geography, categories = workload_of(release.plan), release.geography, release.plan.categories
+    source = job_source(config, geography)
+    records = join_records([*source.parts(tuple(categories), categories)], tuple(categories))
+    true = CountedJobs(records.work, records.home, records.attributes)
+    of_release = [loss for kind, *_, loss in workload_losses(release, source) if kind == "workload_loss"]
+    epsilon, random = float(config.privacy.epsilon) / len(workload.tables), np.random.default_rng(seed)
+    p = np.exp(-epsilon / 2)
+    of_noise = []
+    for of in workload.tables:
+        (cells,) = workload.cells(of, [true])
+        wide = 1 if of.home is None else geography.n_units(of.home)
+        wide *= 1 if of.work is None else geography.n_units(of.work)
+        counts = np.bincount(cells, minlength=wide * prod(len(categories[name]) for name in of.attributes))
+        noise = random.geometric(1 - p, counts.size) - random.geometric(1 - p, counts.size)
+        noisy = np.maximum(counts + noise, 0)
+        of_noise.append(float(np.abs(noisy / noisy.sum() - counts / counts.sum()).sum() / 2))
+    return [*zip(of_release, of_noise, strict=True)]
+
+
+if __name__ == "__main__":
+    main()
