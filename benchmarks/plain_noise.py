@@ -70,10 +70,12 @@ def region(name: str, folder: Path) -> ReleaseConfig:
 def losses(release: Release, config: ReleaseConfig, seed: int) -> list[tuple[float, float]]:
     """Return what a release, and what plain noise, loses in each table of its workload."""
     workload, geography, categories = workload_of(release.plan), release.geography, release.plan.categories
-    source = job_source(config, geography)
-    records = join_records([*source.parts(tuple(categories), categories)], tuple(categories))
-    true = CountedJobs(records.work, records.home, records.attributes)
-    of_release = [loss for kind, *_, loss in workload_losses(release, source) if kind == "workload_loss"]
+    true = true_jobs(release, config)
+    of_release = [
+        loss
+        for kind, *_, loss in workload_losses(release, job_source(config, geography))
+        if kind == "workload_loss"
+    ]
     epsilon, random = float(config.privacy.epsilon) / len(workload.tables), np.random.default_rng(seed)
     p = np.exp(-epsilon / 2)
     of_noise = []
@@ -86,6 +88,14 @@ def losses(release: Release, config: ReleaseConfig, seed: int) -> list[tuple[flo
         noisy = np.maximum(counts + noise, 0)
         of_noise.append(float(np.abs(noisy / noisy.sum() - counts / counts.sum()).sum() / 2))
     return [*zip(of_release, of_noise, strict=True)]
+
+
+def true_jobs(release: Release, config: ReleaseConfig) -> CountedJobs:
+    """Return the confidential jobs, with the codes of the release's categories."""
+    categories = release.plan.categories
+    parts = job_source(config, release.geography).parts(tuple(categories), categories)
+    records = join_records([*parts], tuple(categories))
+    return CountedJobs(records.work, records.home, records.attributes)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,7 @@ import pandas as pd
 import pytest
 
 import pipelines
-from geo_data.geography import Geography
 from geo_data.pools import group_records
-from helpers import same_key
 from pipelines import Release, run, verify
 from pipelines.planning.public_inputs import job_source
 from pipelines.plans.utility import mean_commute, total_variation
@@ -69,54 +67,6 @@ def test_every_zone_has_its_shape_and_the_centre_its_figure(release: Release, tm
     name = public.names["geo_code"][public.geography.unit_number("geo_code", ["E02006875"])[0]]
     assert name.startswith("Leeds ")
     assert f"Where the workers of {name} (geo code E02006875) live" in text
-
-
-def test_as_a_census_it_is_better_than_plain_noise_on_its_tables(
-    shared_data: Path, clean_source: object, tmp_path: Path
-) -> None:
-    """In the mean of the four tables of the default workload, each with a quarter of epsilon."""
-    config = pipelines.load_config(EXAMPLES / "census.toml").with_out(tmp_path / "release")
-    release = run(config, key=same_key())
-    assert release.certificate.released_exactly is None
-    truth = pd.read_csv(shared_data / "leeds_2011" / "leeds_msoa_od_2011.csv")
-    od = pd.read_csv(release.public / "leeds_od_main_JT01_2011.csv.gz")
-    geography = release.plan.geography
-    tables = [
-        tables_of(geography, *columns)
-        for columns in (
-            (truth["geo_code1"], truth["geo_code2"], truth["all"]),
-            (od["h_geocode"], od["w_geocode"], od["S000"]),
-        )
-    ]
-    rng, p = np.random.default_rng(7), np.exp(-float(config.privacy.epsilon) / 2 / len(tables[0]))
-    lost, lost_by_noise = [], []
-    for true, released in zip(*tables, strict=True):
-        noise = rng.geometric(1 - p, true.shape) - rng.geometric(1 - p, true.shape)
-        lost.append(distance(released, true))
-        lost_by_noise.append(distance(np.maximum(true + noise, 0), true))
-    assert 0 < np.mean(lost) < np.mean(lost_by_noise)
-
-
-def tables_of(geography: Geography, home: pd.Series, work: pd.Series, jobs: pd.Series) -> list[np.ndarray]:
-    """Jobs by home and work: quarters, zones, quarters and zones, and work zones alone."""
-    quarter = geography.unit_of("quarter", np.arange(geography.n_blocks, dtype=np.int32))
-    homes, works = geography.number(home), geography.number(work)
-    found = []
-    for home_area, work_area in (
-        (quarter[homes], quarter[works]),
-        (homes, works),
-        (quarter[homes], works),
-        (np.zeros_like(homes), works),
-    ):
-        table = np.zeros((int(home_area.max()) + 1, int(work_area.max()) + 1))
-        np.add.at(table, (home_area, work_area), jobs)
-        found.append(table)
-    return found
-
-
-def distance(found: np.ndarray, true: np.ndarray) -> float:
-    """Total variation."""
-    return float(np.abs(found / found.sum() - true / true.sum()).sum() / 2)
 
 
 def synthetic_homes(release: Release) -> np.ndarray:

@@ -1,0 +1,51 @@
+"""Whole records: a release loses less than plain noise on the tables that it is for, in the mean of these."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from helpers import ROOT, load, same_key
+from pipelines import run
+
+
+@pytest.fixture
+def benchmark(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """benchmarks/plain_noise.py, which has these regions."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return load("benchmarks/plain_noise.py")
+
+
+@pytest.mark.parametrize(
+    "name", ["census", "Leeds", pytest.param("Rhode Island", marks=[pytest.mark.deep, pytest.mark.slow])]
+)
+def test_less_is_lost_than_by_plain_noise(
+    name: str, benchmark: ModuleType, shared_data: Path, clean_source: object, tmp_path: Path
+) -> None:
+    config = benchmark.region(name, tmp_path)
+    release = run(config.with_out(tmp_path / "release"), key=same_key())
+    of_release, of_noise = np.transpose(benchmark.losses(release, config, 7))
+    assert 0 < of_release.mean() < of_noise.mean()
+
+
+def test_modes_of_large_work_areas_are_within_two_points(
+    benchmark: ModuleType, clean_source: object, tmp_path: Path
+) -> None:
+    """Of the generated census at epsilon 2: of the ten with most jobs, those at home and of no place too."""
+    config = benchmark.region("census", tmp_path)
+    release = run(config, key=same_key())
+    true = benchmark.true_jobs(release, config)
+    (released,) = release.job_records(("mode",))
+    shares = []
+    for jobs in (true, released):
+        counts = np.zeros((release.geography.n_blocks, len(release.plan.categories["mode"])))
+        np.add.at(counts, (jobs.work, jobs.attributes["mode"]), 1)
+        shares.append(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1))
+    largest = np.argsort(-np.bincount(true.work))[:10]
+    off = np.abs(shares[0] - shares[1])[largest]
+    assert 0 < off.max() < 0.02
+    outside = release.geography.is_external(largest)
+    assert 1 <= outside.sum() < 10
