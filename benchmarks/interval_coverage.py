@@ -79,11 +79,11 @@ CUT = "Rhode Island by block"  # for tables by home block and by ZIP areas, whic
 POLICIES = {  # of Rhode Island
     "Rhode Island by county": '{ partition = "cty" }',
     "Rhode Island, 16 km": "{ distance_km = 16 }",
-    "Rhode Island, secret earnings": '{ attribute = { earnings = ["SE01", "SE02", "SE03"] } }',
 }
+SECRET = "Rhode Island, secret earnings"
 GENERATED = {"region": geo_data.simulate_region, "country": geo_data.simulate_country}  # nobody tuned on
 NATIONS = {"nation": (600_000, 1), "another nation": (600_000, 2), SMALL: (60_000, 1)}  # jobs, seeds
-OTHERS = {SMALL, CUT, *POLICIES, *GENERATED}  # cases that are not of the page
+OTHERS = {SMALL, CUT, *POLICIES, SECRET, *GENERATED}  # cases that are not of the page
 MICRODATA = """[jobs]
 format = "microdata"
 file = "../../shared/data/ri_2019/ri_microdata_2019.csv.gz"
@@ -109,7 +109,7 @@ def configuration(
     Microdata of Rhode Island may be another file of jobs.
     """
     examples = ROOT / "examples"
-    if name == "Rhode Island" or name in POLICIES:
+    if name in ("Rhode Island", SECRET, *POLICIES):
         before, after = (examples / "rhode_island.toml").read_text(encoding="utf-8").split("[jobs]\n")
         micro = MICRODATA if jobs is None else re.sub(r"(?m)^file = .*", f'file = "{jobs}"', MICRODATA)
         text = before + micro + after.split("[geography]\n")[1]
@@ -125,6 +125,9 @@ def configuration(
         text, examples = path.read_text(encoding="utf-8"), path.parent
     if name in POLICIES:
         text = text.replace("[privacy]\n", f"[privacy]\npolicy = {POLICIES[name]}\n")
+    if name == SECRET:
+        text = re.sub(r"(?m)^protects = .*", 'protects = ["home", "earnings"]', text)
+        text += '[[attribute]]\nname = "earnings"\ncategories = ["SE01", "SE02", "SE03"]\n'
     values = {"epsilon": epsilon, "delta": "0" if mechanism == "geometric" else "1e-5"}
     for key, value in values.items():
         text = re.sub(rf'(?m)^{key} = "[^"]*"', f'{key} = "{value}"', text)

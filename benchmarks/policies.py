@@ -14,6 +14,7 @@ from __future__ import annotations
 import tempfile
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -26,7 +27,7 @@ from workload import configuration
 import geo_data
 import synth
 from pipelines.config.policies import DistancePolicy
-from pipelines.config.sections import PrivacySettings
+from pipelines.config.sections import AttributeSettings, PrivacySettings
 from pipelines.planning.public_inputs import read_geography
 from pipelines.plans.plan import policy_of
 from pipelines.plans.workload import jobs_at
@@ -44,8 +45,8 @@ POLICIES: dict[str, Any] = {
     "full": "full",
     "by county": {"partition": "cty"},
     "16 km": {"distance_km": "16"},
-    "with earnings": {"attribute": {"earnings": EARNINGS}},
 }
+SECRET = "with earnings"
 
 
 @click.command()
@@ -62,10 +63,14 @@ def main(epsilon: tuple[str, ...], repetitions: int, distances: bool, page: Path
             fill(page, f"{COMMAND} --distances", found)
         return
     subjects = {}
+    config = configuration()
+    settings = config.privacy.model_dump(mode="json")
     for name, policy in POLICIES.items():
-        config = configuration()
-        privacy = PrivacySettings.model_validate(config.privacy.model_dump(mode="json") | {"policy": policy})
+        privacy = PrivacySettings.model_validate(settings | {"policy": policy})
         subjects[name] = Subject.of(config.model_copy(update={"privacy": privacy}))
+    privacy = PrivacySettings.model_validate(settings | {"protects": ["home", "earnings"]})
+    attribute = (AttributeSettings(name="earnings", categories=EARNINGS),)
+    subjects[SECRET] = Subject.of(config.model_copy(update={"privacy": privacy, "attribute": attribute}))
     parts = []
     for one in epsilon:
         losses, words = {}, []
@@ -98,7 +103,9 @@ def costs() -> str:
     rows = []
     for region, geography in geographies.items():
         for km in DISTANCES[region]:
-            policy = policy_of(DistancePolicy(distance_km=km), geography)
+            privacy = SimpleNamespace(policy=DistancePolicy(distance_km=km))
+            asked = SimpleNamespace(secret={}, privacy=privacy)
+            policy = policy_of(asked, geography)
             cells = {level: synth_domains(geography, level, policy) for level in ("block", "trct", "cty")}
             shares = []
             for levels in TABLES.values():

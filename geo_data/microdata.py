@@ -258,10 +258,10 @@ class MicrodataJobs:
         codes = self._coded(values, categories)
         refuse_any(
             path,
-            "rows have another category than the policy lists",
+            "rows have another category than the configuration lists",
             pd.Series(codes == len(categories), values.index),
             column=str(values.name),
-            fix="list all categories in privacy.policy.attribute, and plan again; a job must not be missing "
+            fix="list all categories in [[attribute]], and plan again; a job must not be missing "
             "because of its category",
         )
         return codes

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
@@ -121,6 +121,11 @@ class PublicConfig(Section):
         return self.privacy.protects == "record"
 
     @property
+    def protected(self) -> Literal["home", "record"]:
+        """What neighbours differ in; in attributes beside the home by the policy (`policy_of`)."""
+        return "record" if self.protects_records else "home"
+
+    @property
     def record_range(self) -> synth.RecordRange | None:
         """The range of the records of a pool, where their number is confidential."""
         if self.workplaces is None and not self.protects_records:
@@ -136,7 +141,12 @@ class PublicConfig(Section):
     @property
     def unknown_attributes(self) -> tuple[str, ...]:
         """Attributes of which nothing public tells how the jobs differ in them."""
-        return tuple(self.declared_categories if self.protects_records else self.privacy.secret)
+        return tuple(self.declared_categories if self.protects_records else self.secret)
+
+    @property
+    def secret(self) -> dict[str, tuple[str, ...]]:
+        """Attributes that are protected with homes, where workplaces are not, with their categories."""
+        return {name: self.declared_categories.get(name, ()) for name in self.privacy.secret}
 
     @property
     def implicates(self) -> Implicates:

@@ -11,6 +11,8 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    PlainSerializer,
+    PlainValidator,
     Tag,
     model_serializer,
     model_validator,
@@ -70,15 +72,6 @@ Categories = Annotated[
 ]
 
 
-class AttributePolicy(_Policy):
-    """Any home, and with it any category of some attributes, which then are not public."""
-
-    attribute: Annotated[
-        dict[Line, Categories],
-        AfterValidator(lambda secret: dict(sorted(secret.items()))),
-    ]
-
-
 def _kind(value: Any) -> str | None:
     """Return the tag of a policy, as written or read; None where it has the form of none."""
     if isinstance(value, _Policy):
@@ -86,21 +79,41 @@ def _kind(value: Any) -> str | None:
     match value:
         case "full":
             return "full"
-        case {"partition": str()} | {"distance_km": _} | {"attribute": dict()} if len(value) == 1:
-            return str(*value) if value != {"attribute": {}} else None
+        case {"partition": str()} | {"distance_km": _} if len(value) == 1:
+            return str(*value)
     return None
 
 
 Policy = Annotated[
     Annotated[FullPolicy, Tag("full")]
     | Annotated[PartitionPolicy, Tag("partition")]
-    | Annotated[DistancePolicy, Tag("distance_km")]
-    | Annotated[AttributePolicy, Tag("attribute")],
+    | Annotated[DistancePolicy, Tag("distance_km")],
     Discriminator(
         _kind,
         custom_error_type="policy",
         custom_error_message='is not a policy; write "full", or { partition = "cty" } with a level of yours, '
-        'or { distance_km = 16 } with a distance, or { attribute = { earnings = ["low", "high"] } } with an '
-        "attribute and all its categories",
+        "or { distance_km = 16 } with a distance",
     ),
 ]
+
+
+def _protected(value: Any) -> str | tuple[str, ...]:
+    """Return what is protected: "home", "record", or home and attributes by name."""
+    if value in ("home", "record"):
+        return str(value)
+    if isinstance(value, (list, tuple)) and all(isinstance(name, str) for name in value):
+        home, *attributes = sorted({*value}, key=lambda name: (name != "home", name))
+        if home == "home" and attributes and "record" not in attributes and len({*value}) == len(value):
+            return (home, *attributes)
+    raise ValueError(
+        f'{shown(value)} cannot be protected; write "record", or "home", or a list of home and attributes, '
+        'each once: ["home", "earnings"]'
+    )
+
+
+Protected = Annotated[
+    str | tuple[str, ...],
+    PlainValidator(_protected),
+    PlainSerializer(lambda value: value if isinstance(value, str) else [*value], when_used="json"),
+]
+"""What of a job record is protected."""

@@ -16,7 +16,7 @@ import synth
 from geo_data.od_files import LODES_CATEGORIES, od_name
 from geo_data.texts import spellings
 from pipelines.config.fields import listed, one_of, shown
-from pipelines.config.policies import AttributePolicy, DistancePolicy, FullPolicy, PartitionPolicy
+from pipelines.config.policies import DistancePolicy, FullPolicy, PartitionPolicy
 from pipelines.config.sections import (
     AcsTable,
     AttributeSettings,
@@ -132,17 +132,20 @@ def _policy_and_workplaces(
 ) -> Iterator[str]:
     policy = privacy.policy
     fix = 'write policy = "full", or leave [workplaces] out'
-    if isinstance(policy, AttributePolicy) and isinstance(jobs, LodesJobsSettings):
+    rule = "numbers of records that are protected too, as with a public table of workplaces, have no proof"
+    if privacy.secret and isinstance(jobs, LodesJobsSettings):
         yield (
-            "privacy.policy.attribute: an origin-destination file counts each attribute by itself, and a "
-            'home with its category needs jobs one by one; use job-level microdata, or write policy = "full"'
+            "privacy.protects: an origin-destination file counts each attribute by itself, and a home with "
+            'its category needs jobs one by one; use job-level microdata, or write protects = "home"'
         )
+    elif privacy.secret and not isinstance(policy, FullPolicy):
+        fix = 'write policy = "full", or protects = "home"'
+        yield f"privacy.policy: attributes are protected with any home; {fix}"
     elif workplaces is None:
         return
-    elif isinstance(policy, AttributePolicy | DistancePolicy):
-        rule = (
-            "numbers of records that are protected too, as with a public table of workplaces, have no proof"
-        )
+    elif privacy.secret:
+        yield f'privacy.protects: {rule} with it; write protects = "record", or leave [workplaces] out'
+    elif isinstance(policy, DistancePolicy):
         yield f"privacy.policy: {rule} under it; {fix}"
     elif isinstance(policy, PartitionPolicy):
         rule = "a public table of workplaces does not tell in which part homes are"
@@ -192,10 +195,7 @@ def _whole_records(
     declared = {table.name for table in attribute if table is not None and table.categories}
     for name in jobs.attributes:
         if name not in declared:
-            yield (
-                f"{where}: the categories of {shown(name)} may not be read from the jobs; list all that a "
-                f"job may have: [[attribute]] with name = {shown(name)} and categories = [...]"
-            )
+            yield from _undeclared(where, name, attribute)
 
 
 def _are_spellings(categories: Sequence[str]) -> bool:
@@ -204,22 +204,35 @@ def _are_spellings(categories: Sequence[str]) -> bool:
     return distinct < len(categories)
 
 
-def _secret_attributes(privacy: PrivacySettings, jobs: JobsSettings) -> Iterator[str]:
+def _secret_attributes(
+    privacy: PrivacySettings, jobs: JobsSettings, attribute: tuple[AttributeSettings, ...]
+) -> Iterator[str]:
     if isinstance(jobs, LodesJobsSettings):
         return
-    where = "privacy.policy.attribute"
-    for name, categories in privacy.secret.items():
+    declared = {table.name: table.categories for table in attribute if table is not None}
+    for name in privacy.secret:
         if name not in jobs.attributes:
-            yield f"{where}: {shown(name)} is not an attribute of the jobs; add it to jobs.attributes"
-        if _are_spellings(categories):
-            yield f"{where}.{name}: {_SPELLINGS}"
+            rule = f"{shown(name)} is not an attribute of the jobs; add it to jobs.attributes"
+            yield f"privacy.protects: {rule}"
+        elif not (categories := declared.get(name)):
+            yield from _undeclared("privacy.protects", name, attribute)
+        elif _are_spellings(categories):
+            yield f"attribute.categories: {shown(name)}: {_SPELLINGS}"
+
+
+def _undeclared(where: str, name: str, attribute: tuple[AttributeSettings, ...]) -> Iterator[str]:
+    if None not in attribute:  # of one that is unusable this is said already
+        yield (
+            f"{where}: the categories of {shown(name)} may not be read from the jobs; list all that a "
+            f"job may have: [[attribute]] with name = {shown(name)} and categories = [...]"
+        )
 
 
 def _pools_are_public(privacy: PrivacySettings, plan: PlanSettings) -> Iterator[str]:
     for name in privacy.secret:
         if name in (plan.pool_by or ()):
             yield (
-                f"plan.pool_by: {shown(name)} is secret by privacy.policy, and pools are public; leave it "
+                f"plan.pool_by: {shown(name)} is secret by privacy.protects, and pools are public; leave it "
                 "out: every table is measured by it anyway"
             )
 
@@ -399,6 +412,8 @@ def _closed_areas(
             "geography.uninhabited: a policy keeps every home in its part, also where nobody can live; write "
             'policy = "full", or leave this line out'
         )
+    if geography.uninhabited and privacy.secret:
+        yield "geography.uninhabited: not with secret attributes yet; leave this line out, or protect records"
 
 
 def _aux_of_flows(geography: PublicGeographySettings, auxiliary: _Flows) -> Iterator[str]:

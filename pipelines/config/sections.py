@@ -42,7 +42,7 @@ from pipelines.config.fields import (
     stored,
 )
 from pipelines.config.implicates import ImplicateSource
-from pipelines.config.policies import AttributePolicy, Categories, FullPolicy, Policy
+from pipelines.config.policies import Categories, FullPolicy, Policy, Protected
 from pipelines.storage.stored_names import LONGEST_NAME
 from synth.rationals import MAX_RECORDS
 
@@ -182,21 +182,20 @@ class PrivacySettings(Section):
     guarantee: Literal["pdp", "dp"] = "pdp"
     """Which guarantee `epsilon` and `delta` are requested for: probabilistic differential privacy of the
     whole run, or record-level differential privacy. The certificate states both."""
-    protects: Literal["home", "record"] = "home"
+    protects: Protected = "home"
     """What of a job record is protected: all of it, `"record"`: home, workplace, attributes, and whether it
     is there at all, by default where jobs are microdata; or its home, `"home"`, by default where they are
-    LODES: then the workplace and the attributes of every job are public, and released exactly."""
+    LODES: then the workplace and the attributes of every job are public, and released exactly; or home and
+    some attributes, `["home", "earnings"]`, with `categories` in the `[[attribute]]` of each."""
     policy: Policy = FullPolicy()
     """Which home may stand in the place of which other one: any ("full"); or any in the same unit of a level,
     such as `{ partition = "cty" }`, and in which of these units the home of each job lies is then public, and
-    reproduced exactly; or any whose block lies within a distance, such as `{ distance_km = 16 }`; or any, and
-    with it any category of some attributes, which then are not public: `{ attribute = { earnings = ["low",
-    "high"] } }`, with all categories that a job may have."""
+    reproduced exactly; or any whose block lies within a distance, such as `{ distance_km = 16 }`."""
 
     @property
-    def secret(self) -> dict[str, tuple[str, ...]]:
-        """Attributes that the policy makes as secret as homes, with their categories."""
-        return self.policy.attribute if isinstance(self.policy, AttributePolicy) else {}
+    def secret(self) -> tuple[str, ...]:
+        """Attributes that are protected with homes, where workplaces and other attributes are not."""
+        return self.protects[1:] if isinstance(self.protects, tuple) else ()
 
 
 class LodesJobsSettings(Section):
@@ -236,7 +235,7 @@ class MicrodataJobsSettings(Section):
     decimal_point: bool = False
     """A point in `count` is a decimal mark, also where it may be one of thousands (1.000)."""
     attributes: Names = ()
-    """Columns of attributes of the job, which are public but for those that `privacy.policy` makes secret."""
+    """Columns of attributes of the job."""
     records_per_worker: Annotated[int, Field(ge=1, le=MAX_RECORDS)] = 1
     """The most job records that one worker may have, 1 to 1,000. `privacy` is about one record; a worker with
     several loses more, which the plan and the certificate state and the ledger is debited."""
@@ -411,8 +410,8 @@ class AttributeSettings(Section):
     labels: Labels = Field(default_factory=dict)
     """What its codes stand for, as far as they do not speak for themselves."""
     categories: Categories | None = None
-    """All categories that a job may have, one of which may stand for a missing value: needed where whole
-    records are protected (`privacy.protects`), as nothing then may be read from the jobs."""
+    """All categories that a job may have, one of which may stand for a missing value: needed where the
+    attribute is protected (`privacy.protects`), as it then may not be read from the jobs."""
 
 
 class RunSettings(Section):

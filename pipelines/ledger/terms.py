@@ -80,7 +80,7 @@ def conflict(former: Terms, latter: Terms) -> str:
     if kind == other_kind == "attribute":
         changed = changed or min(digests.keys() ^ second_digests.keys())
         return (
-            f"privacy.policy.attribute.{unquote(changed)}: its categories are other ones, or it is secret in "
+            f"privacy.protects: {unquote(changed)}: its categories are other ones, or it is secret in "
             f"one release only, and {neither}. Fix: list from the first release on the same attributes, each "
             "with every category that may ever come, in one order; or release under full"
         )

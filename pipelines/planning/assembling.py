@@ -123,7 +123,7 @@ def _calibrated(
     privacy, runs = config.privacy, implicates.runs
     epsilon = privacy.epsilon
     target = synth.Target(
-        epsilon / runs, delta / runs, privacy.guarantee, config.record_range, privacy.protects
+        epsilon / runs, delta / runs, privacy.guarantee, config.record_range, config.protected
     )
     try:
         return mechanism.calibrate(pools, domains, retention, target, **more)

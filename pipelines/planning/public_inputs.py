@@ -266,7 +266,7 @@ def read_geography(config: ReleaseConfig) -> geo_data.Geography:
 def read_policy(config: ReleaseConfig, geography: geo_data.Geography) -> synth.Policy:
     """Return the policy that a configuration names."""
     try:
-        return policy_of(config.privacy.policy, geography)
+        return policy_of(config, geography)
     except ValueError as error:
         fix = 'name a level with several units, or another distance, or write policy = "full"'
         raise geo_data.InputError(config.geography.file, str(error), fix=fix) from None
@@ -291,7 +291,7 @@ def job_source(
             jobs.files,
             geography,
             **reader_settings(jobs, without={"population"}),
-            policy=policy_of(config.privacy.policy, geography) if config.privacy.secret else FULL,
+            policy=policy_of(config, geography) if config.secret else FULL,
             reading=reading,
         )
     aux = None if jobs.aux is None else expand(jobs.aux)
@@ -372,7 +372,7 @@ def _check_codes(config: ReleaseConfig, geography: geo_data.Geography) -> None:
 
 def _check_categories(config: ReleaseConfig, slots: geo_data.Slots) -> None:
     """Refuse categories that cannot name a column of the OD file, before anything is drawn."""
-    attributes = {**slots.categories, **config.privacy.secret}
+    attributes = {**slots.categories, **config.secret}
     for attribute, categories in attributes.items():
         bad = sum(any(mark in category for mark in ',"\r\n') for category in categories)
         if bad or any(mark in attribute for mark in ',"'):

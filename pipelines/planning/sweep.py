@@ -241,9 +241,9 @@ def tune(
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)  # before hours are spent
     candidates = sweep.configurations(config)
-    if proxy_truth is not None and config.privacy.secret:
+    if proxy_truth is not None and config.secret:
         raise ConfigError(
-            "privacy.policy.attribute: an earlier release does not tell which category goes with which home "
+            "privacy.protects: an earlier release does not tell which category goes with which home "
             "and other attributes of a job; leave the proxy truth out"
         )
     if proxy_truth is not None and config.protects_records:

@@ -45,7 +45,7 @@ def _in_order(value: Any) -> str:
 
 def public_attributes(document: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the attributes of the slots of a plan, with categories: those that no policy makes secret."""
-    secret = quoted_config(document).privacy.secret
+    secret = quoted_config(document).secret
     return {name: values for name, values in document["attributes"].items() if name not in secret}
 
 

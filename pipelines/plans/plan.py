@@ -22,7 +22,7 @@ from geo_data.jobs import Slots
 from geo_data.pools import PoolTable, build_pools
 from pipelines.config.implicates import Implicates
 from pipelines.config.loading import PublicConfig
-from pipelines.config.policies import AttributePolicy, DistancePolicy, FullPolicy, PartitionPolicy, Policy
+from pipelines.config.policies import DistancePolicy, FullPolicy, PartitionPolicy
 from pipelines.ledger.terms import ANYWHERE
 from pipelines.plans.exact import ExactNumbers, count_exact
 from pipelines.plans.measured import MeasuredGroups, TableChoice, group_jobs, table_in_words
@@ -76,8 +76,8 @@ class Choices:
         return self.thresholds[min(int(np.log2(size)), len(self.thresholds) - 1)]
 
 
-def policy_of(policy: Policy, geography: Geography) -> synth.Policy:
-    """Return the policy that a configuration names, for a geography.
+def policy_of(config: PublicConfig, geography: Geography) -> synth.Policy:
+    """Return the policy of a configuration, for a geography: that which it names, or of secret attributes.
 
     An external zone is in the part that its code of the level is, which is one of its own as soon as the
     level's codes tell zones apart. Under a distance it is near nothing: where in it homes are is not known.
@@ -88,13 +88,13 @@ def policy_of(policy: Policy, geography: Geography) -> synth.Policy:
         If the level is none of the geography's, or divides nothing; if no two blocks lie within the
         distance, or any two; if blocks and categories together are too many.
     """
-    match policy:
+    if config.secret:
+        return _policy_of_attributes(config.secret, geography)
+    match policy := config.privacy.policy:
         case FullPolicy():
             return FULL
         case DistancePolicy():
             return _policy_of_distance(policy, geography)
-        case AttributePolicy():
-            return _policy_of_attributes(policy.attribute, geography)
     level = policy.partition
     if level not in geography.levels:
         raise ValueError(f"privacy.policy: the geography has no level {level!r}")
@@ -146,8 +146,10 @@ def _policy_of_distance(policy: DistancePolicy, geography: Geography) -> synth.P
 
 
 def _policy_of_attributes(secret: dict[str, tuple[str, ...]], geography: Geography) -> synth.Policy:
+    if undeclared := [name for name, values in secret.items() if not values]:
+        raise ValueError(f"privacy.protects: the categories of {', '.join(undeclared)} are not listed")
     if geography.n_blocks * prod(map(len, secret.values())) > np.iinfo(np.int32).max:
-        raise ValueError("privacy.policy.attribute: blocks times categories are more than 2^31 - 1")
+        raise ValueError("privacy.protects: blocks times categories are more than 2^31 - 1")
     parts = []
     for name, values in secret.items():
         digest = hashlib.sha256("\n".join((name, *values)).encode()).hexdigest()[:16]

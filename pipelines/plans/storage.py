@@ -171,7 +171,7 @@ def load_plan(
         rule = "whole numbers of at least 1, or 0 where nobody can live, of a sum below 2^62"
         raise ValueError(f"blocks.parquet: weights are not {rule}")
     config, level = quoted_config(document), document["model_level"]
-    policy = policy_of(config.privacy.policy, geography)
+    policy = policy_of(config, geography)
     domains, unit, size = _load_domains(folder / "domains.parquet", geography, level, policy)
     pools, rest = _load_pools(folder, document, geography, domains)
     shares = _load_shares(folder / "shares.parquet", geography, level, unit, pools)
@@ -189,7 +189,7 @@ def load_plan(
             document["delta"],
             document["guarantee"],
             config.record_range,
-            config.privacy.protects,
+            config.protected,
         ),
         synth.Pools(pools.n, rest["m"], rest["domain"]),
         domains,

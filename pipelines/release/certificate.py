@@ -581,11 +581,12 @@ def _policy_field(plan: ReleasePlan) -> PolicyField | None:
     policy = plan.numeric.domains.policy
     if policy.name == FULL.name:
         return None
+    if policy.secret:
+        return _attribute_field(policy)
     settings = plan.config.privacy.policy
     if isinstance(settings, DistancePolicy):
         return _distance_field(policy, settings.km)
-    if not isinstance(settings, PartitionPolicy):
-        return _attribute_field(policy)
+    assert isinstance(settings, PartitionPolicy)
     return _partition_field(policy, settings.partition)
 
 

@@ -339,7 +339,7 @@ def _of_plan(
     strata: bool,
 ) -> Iterator[Table]:
     """Yield the tables of the plan beside its blocks."""
-    implicates, secret = config.implicates, [*config.privacy.secret]
+    implicates, secret = config.implicates, [*config.secret]
     kind = "entry of prior and retention in certificate.json, from 0" if strata else "always 0 here"
     draws = f"n times {implicates.number}, for all implicates" if implicates.of_run > 1 else "n"
     draws += f" for each of {implicates.runs} implicates" if implicates.runs > 1 else ""
@@ -452,7 +452,7 @@ def _of_measurements(
             )
             columns = [Column("work", area), *_coded(attributes, table["by"])]
             group, cells = "jobs that are alike in these columns", f"areas of {table['home']}, in their order"
-            if secret := [*config.privacy.secret]:
+            if secret := [*config.secret]:
                 cells += f", once for each {_copies(secret)}"
         noisy = Column(
             "noisy", f"jobs with homes in each of the {cells}, with random noise", "integers", JOBS

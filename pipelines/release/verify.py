@@ -551,7 +551,7 @@ MARGIN = 1e-11
 """What is added to the chord of a distance (docs/formats.md)."""
 TABLES = ("blocks", "domains", "pools", "shares", "slots")
 PLAN, CERTIFICATE = "odsynth plan 1.0", "odsynth certificate 1.0"
-POLICIES = ("partition", "distance_km", "attribute")
+POLICIES = ("partition", "distance_km")
 """Kinds of policies other than "full"."""
 SCHEMA = "f67a66f2ef6db57577b0d651396f4dbb13a802a42999468ab5529b3fecbdcf9e"
 """SHA-256 of the schema of certificates of this format."""
@@ -665,7 +665,11 @@ class Plan:
         )
         # Under a policy: the level whose units are the parts of homes; or the attributes as secret as homes.
         # Each combination of their categories has a copy of all blocks; slots have the other attributes.
-        self.level, self.secret = policy.get("partition"), policy.get("attribute", {})
+        protects, self.level = self.config["privacy"]["protects"], policy.get("partition")
+        declared = {table["name"]: table["categories"] for table in self.config.get("attribute", [])}
+        names = protects[1:] if isinstance(protects, list) else []
+        need(all(declared.get(name) for name in names), "plan.json: a secret attribute has no categories")
+        self.secret: dict[str, list[str]] = {name: declared[name] for name in sorted(names)}
         self.copies = math.prod(map(len, self.secret.values()))
         self.attributes = {n: codes for n, codes in document["attributes"].items() if n not in self.secret}
         self.near = None

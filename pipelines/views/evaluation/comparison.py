@@ -92,10 +92,10 @@ def true_jobs(release: Release, truth: Path) -> JobSource:
     if truth.suffix == ".toml":
         config = load_config(truth)
         secret = certificate.policy.attributes if isinstance(certificate.policy, AttributeField) else {}
-        if {name: list(values) for name, values in config.privacy.secret.items()} != secret:
+        if {name: list(values) for name, values in config.secret.items()} != secret:
             raise geo_data.InputError(
                 truth,
-                "privacy.policy makes other attributes secret than the release, or lists other categories",
+                "privacy.protects has other attributes than the release, or lists other categories",
                 fix="name the configuration that the release was made with",
             )
         return job_source(config, release.geography)

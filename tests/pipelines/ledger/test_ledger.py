@@ -381,11 +381,11 @@ HERE, THERE = "inside " + "a" * 16, "inside " + "b" * 16
         ([Terms("distance 4:a"), Terms("parts st:1")], r"privacy\.policy: one is under"),
         (
             [Terms("attribute a%20b:1/c:2"), Terms("attribute a%20b:3/c:2")],
-            r"privacy\.policy\.attribute\.a b: ",
+            r"privacy\.protects: a b: ",
         ),
-        ([Terms("attribute age:1"), Terms("attribute pay:1")], r"privacy\.policy\.attribute\.age: "),
+        ([Terms("attribute age:1"), Terms("attribute pay:1")], r"privacy\.protects: age: "),
         ([Terms("attribute age:1"), Terms("full"), Terms("attribute age:2")], Terms()),
-        ([Terms("attribute age:1"), Terms("attribute age:2")], r"privacy\.policy\.attribute\.age: "),
+        ([Terms("attribute age:1"), Terms("attribute age:2")], r"privacy\.protects: age: "),
     ],
 )
 def test_costs_are_added_up_only_where_they_are_a_guarantee(

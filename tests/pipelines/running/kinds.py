@@ -86,7 +86,8 @@ def distance(km: object) -> Table:
 
 
 def secret(**attributes: object) -> Table:
-    return {"privacy.policy": {"attribute": attributes}}
+    tables = [{"name": name, "categories": values} for name, values in attributes.items()]
+    return {"privacy.protects": ["home", *attributes], "attribute": tables}
 
 
 def measured(home: str, *by: str) -> TableChoice:
@@ -382,12 +383,13 @@ KINDS = [
             stated("guarantee", policy__name="attribute age:0"),
             stated("guarantee", policy__attributes={"age": AGES[:2]}),
             stated("guarantee", policy__words=lambda text: text.replace("protected too", "public")),
-            policy("plan", {"attribute": {"age": AGES[:2]}}),
-            policy("plan", {"attribute": {"age": AGES[::-1]}}),
-            policy("plan", {"attribute": {"sector": SECTORS}}),
-            policy("plan", {"attribute": {"age": AGES, "sector": SECTORS}}),
+            planned("plan", "configuration.attribute.0.categories", AGES[:2]),
+            planned("plan", "configuration.attribute.0.categories", AGES[::-1]),
+            *(
+                planned("plan", "configuration.privacy.protects", protects)
+                for protects in (["home", "sector"], ["home", "age", "sector"], "home", "record")
+            ),
             policy("plan", {"partition": "cty"}),
-            policy("plan", "full"),
             rows("data", "jobs", other_age),
         ),
     ),
@@ -489,7 +491,7 @@ REFUSED: list[tuple[str, Table, str]] = [
     ("microdata", {"workplaces": {"file": "w.csv", "count": "toil"}}, "workplaces.count"),
     # whole records
     ("lodes", GEOMETRIC | {"privacy.protects": "record"}, "a whole record needs jobs one by one"),
-    ("microdata", {"privacy.protects": "worker"}, "should be 'home' or 'record'"),
+    ("microdata", {"privacy.protects": "worker"}, "cannot be protected"),
     (
         "microdata",
         RECORDS | {"attribute": RECORDS["attribute"][:1]},
@@ -535,20 +537,28 @@ REFUSED: list[tuple[str, Table, str]] = [
     ("lodes", distance(True), "is not a number written as text"),
     ("lodes", distance("far"), '"far" is not a number'),
     ("lodes", distance(3) | A_TABLE, "have no proof under it"),
-    ("lodes", secret(age=AGES), "an origin-destination file counts each attribute by itself"),
-    ("microdata", secret(pay=["low", "high"]), '"pay" is not an attribute of the jobs'),
-    ("microdata", secret(**{"pay\n- nobody": ["low", "high"]}), "write one line of text"),
+    (
+        "lodes",
+        {"privacy.protects": ["home", "age"]},
+        "an origin-destination file counts each attribute by itself",
+    ),
+    ("microdata", {"privacy.protects": ["home", "pay"]}, '"pay" is not an attribute of the jobs'),
     (
         "microdata",
         secret(age=AGES) | {"workplaces": {"file": "w.csv", "count": "n"}},
         "numbers of records that are protected too",
     ),
-    ("microdata", secret(age=AGES) | {"plan.pool_by": ["age"]}, '"age" is secret by privacy.policy'),
+    ("microdata", secret(age=AGES) | {"plan.pool_by": ["age"]}, '"age" is secret by privacy.protects'),
     ("microdata", secret(age=["old"]), "list all that a job may have, two or more different texts"),
     ("microdata", secret(age=["old", "old"]), "two or more different texts"),
     ("microdata", secret(age=["old", "old "]), "two categories are spellings of one"),
     ("microdata", secret(age=["old", "\n"]), "is not allowed; write one line of text"),
-    ("microdata", secret(), "is not a policy; write"),
+    ("microdata", secret(), "cannot be protected; write"),
+    ("microdata", {"privacy.protects": ["home", "age"]}, 'categories of "age" may not be read from the jobs'),
+    ("microdata", {"privacy.protects": ["age"]}, '["age"] cannot be protected'),
+    ("microdata", {"privacy.protects": ["home", "record"]}, "cannot be protected"),
+    ("microdata", {"privacy.protects": "homes"}, '"homes" cannot be protected'),
+    ("microdata", secret(age=AGES) | COUNTIES, "attributes are protected with any home"),
     ("microdata", of_policy({"attribute": "age"}), "is not a policy; write"),
     ("microdata", of_policy({"attribute": {"age": AGES}, "partition": "cty"}), "is not a policy"),
 ]

@@ -144,7 +144,7 @@ def test_what_reads_a_release_finds_the_drawn_attribute(released: Released, tmp_
     text = (beside / "kind.toml").read_text(encoding="utf-8")
     assert '"young"' in text
     (tmp_path / "other.toml").write_text(text.replace('"young"', '"new"'), encoding="utf-8")
-    with pytest.raises(geo_data.InputError, match="makes other attributes secret"):
+    with pytest.raises(geo_data.InputError, match=r"privacy\.protects has other attributes"):
         pipelines.open_release(out).evaluate(tmp_path / "other.toml", tmp_path / "other")
 
 
@@ -154,7 +154,7 @@ def test_what_cannot_be_secret_is_refused_before_anything_is_paid(
     jobs = microdata_jobs("parquet")
     config = paid_config({"privacy.epsilon": "2"}, jobs, NOISE, secret(age=AGES[:2]))
     assert plan(config).plan.categories["age"] == tuple(AGES[:2]), "planning does not look"
-    with pytest.raises(geo_data.InputError, match="rows have another category than the policy lists"):
+    with pytest.raises(geo_data.InputError, match="rows have another category than the configuration lists"):
         run(config)
     config = paid_config(jobs, secret(age=AGES))
     with pytest.raises(ConfigError, match="an earlier release does not tell which category"):
@@ -168,9 +168,9 @@ def test_what_tune_tries_and_recommends_has_the_same_secret_attributes(released:
     """In the service a row of a comparison becomes a run: under "full" it would publish them exactly."""
     config = config_of(released("secret by noise"))
     results = pipelines.tune(config, pipelines.Sweep(epsilon=("8.6",), split_threshold=("4",)))
-    recommended = tomllib.loads(pipelines.recommend(results, config))["privacy"]["policy"]
-    assert recommended == secret(age=AGES)["privacy.policy"]
-    with pytest.raises(ConfigError, match=r'pool_by: "age" is secret by privacy\.policy'):
+    recommended = tomllib.loads(pipelines.recommend(results, config))["privacy"]["protects"]
+    assert recommended == ["home", "age"]
+    with pytest.raises(ConfigError, match=r'pool_by: "age" is secret by privacy\.protects'):
         pipelines.Sweep(pool_by=("age",)).configurations(config)
     row = {"number": 0, "epsilon": "2"}
     assert varied(config, Variation(epsilon=("2",)), row).privacy.policy == config.privacy.policy
