@@ -88,8 +88,10 @@ def policy_of(config: PublicConfig, geography: Geography) -> synth.Policy:
         If the level is none of the geography's, or divides nothing; if no two blocks lie within the
         distance, or any two; if blocks and categories together are too many.
     """
-    if config.secret:
+    if config.secret and isinstance(config.privacy.policy, FullPolicy):
         return _policy_of_attributes(config.secret, geography)
+    if config.secret:
+        raise ValueError("privacy.policy: attributes are protected with any home")
     match policy := config.privacy.policy:
         case FullPolicy():
             return FULL

@@ -19,14 +19,17 @@ from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import polygon_file
 
 
+def kinds_of_work(geography: Geography) -> str:
+    """Return the names of work outside the crosswalk, or without a place, for a sentence; "" without any."""
+    return ", ".join(dict.fromkeys(geography.external_workplaces.values()))
+
+
 def whose_jobs(geography: Geography) -> str:
     """Say what a reader who looks for residents has to know."""
-    kinds = ", ".join(dict.fromkeys(geography.external_workplaces.values()))
+    kinds = kinds_of_work(geography)
     beside = f"; and jobs without a work block there: {kinds}" if kinds else ""
-    return (
-        f"Counted are jobs at work blocks of the region{beside}. Those who live there and work elsewhere are "
-        "not in it."
-    )
+    others = "in the region and work anywhere else" if kinds else "there and work elsewhere"
+    return f"Counted are jobs at work blocks of the region{beside}. Those who live {others} are not in it."
 
 
 _LODES_MEANING = {

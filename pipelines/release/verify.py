@@ -668,7 +668,8 @@ class Plan:
         protects, self.level = self.config["privacy"]["protects"], policy.get("partition")
         declared = {table["name"]: table["categories"] for table in self.config.get("attribute", [])}
         names = protects[1:] if isinstance(protects, list) else []
-        need(all(declared.get(name) for name in names), "plan.json: a secret attribute has no categories")
+        listed = all(declared.get(name) for name in names) and not (names and policy)
+        need(listed, "plan.json: secret attributes have no categories, or go with a policy")
         self.secret: dict[str, list[str]] = {name: declared[name] for name in sorted(names)}
         self.copies = math.prod(map(len, self.secret.values()))
         self.attributes = {n: codes for n, codes in document["attributes"].items() if n not in self.secret}

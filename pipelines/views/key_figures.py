@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel
 
+from pipelines.release.description import kinds_of_work
 from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.labels import named_area, unit_names
 from pipelines.views.release import Release
@@ -34,6 +36,8 @@ class KeyFigures(BaseModel):
     level: str  # Of the areas: the coarsest that has several with names, unless flows between them are noise
     jobs: int  # All
     crossing: Counted  # Those with home and workplace in different areas
+    beyond: int = 0  # Those who work in external zones, and so in none of the areas
+    kinds_of_work: str = ""  # What these zones are called
     largest: LargestCommute | None  # The largest flow between two areas of the region; None if there is none
 
 
@@ -45,20 +49,27 @@ def key_figures(release: Release, draws: PosteriorDraws | None = None) -> KeyFig
     flows = release.unit_flows(level, level)
     home, work, jobs = (flows[name].to_numpy() for name in ("home", "work", "S000"))
     external = release.geography.is_external(release.geography.starts(level))
-    among = np.flatnonzero((home != work) & ~external[home])
+    among = np.flatnonzero((home != work) & ~external[home] & ~external[work])
     largest_flow = among[jobs[among].argmax()] if among.size else None
     pair = None if largest_flow is None else (int(home[largest_flow]), int(work[largest_flow]))
     bounds: list[Bounds] = [(None, None), (None, None)]
     if draws is not None and draws.has(level):
-        bounds = _bounds(draws, level, pair)
+        bounds = _bounds(draws, level, pair, external)
     (low, high), (least, most) = bounds
     largest = None
     if pair is not None:
         ends = (named_area(release, level, unit) for unit in pair)
         names = dict(zip(("home", "work"), ends, strict=True))
         largest = LargestCommute(jobs=int(jobs[largest_flow]), low=least, high=most, **names)
-    crossing = Counted(jobs=int(jobs[home != work].sum()), low=low, high=high)
-    return KeyFigures(level=level, jobs=int(jobs.sum()), crossing=crossing, largest=largest)
+    crossing = Counted(jobs=int(jobs[(home != work) & ~external[work]].sum()), low=low, high=high)
+    return KeyFigures(
+        level=level,
+        jobs=int(jobs.sum()),
+        crossing=crossing,
+        beyond=int(jobs[external[work]].sum()),
+        kinds_of_work=kinds_of_work(release.geography),
+        largest=largest,
+    )
 
 
 def _level(release: Release) -> str | None:
@@ -72,11 +83,14 @@ def _level(release: Release) -> str | None:
     return min(several)[2] if several else None
 
 
-def _bounds(draws: PosteriorDraws, level: str, pair: tuple[int, int] | None) -> list[Bounds]:
+def _bounds(
+    draws: PosteriorDraws, level: str, pair: tuple[int, int] | None, external: NDArray[np.bool_]
+) -> list[Bounds]:
     """Intervals of all who cross a border, and of a pair of home and work area."""
     crossing, largest = np.zeros(draws.draws, np.int64), np.zeros(draws.draws, np.int64)
     for cells in draws.cells(level, level):
-        crossing += cells.counts[:, cells.home != cells.work].sum(axis=1)
+        crosses = (cells.home != cells.work) & ~external[cells.work]
+        crossing += cells.counts[:, crosses].sum(axis=1)
         if pair is not None:
             between = (cells.home == pair[0]) & (cells.work == pair[1])
             largest += cells.counts[:, between].sum(axis=1)

@@ -102,10 +102,22 @@ def unit_names(release: Release, level: str, units: NDArray[np.integer] | None =
         counties = release.names["cty"][geography.unit_of("cty", geography.starts(level)[units])]
         for i in np.flatnonzero((names != "") & (counties != "")):
             names[i] = _with_whole_county(names[i], counties[i])
-    zones = {block: zone.name for block, zone in external_zones(release).items() if zone.name != zone.code}
-    for i in np.flatnonzero(geography.is_external(geography.starts(level)[units])):
-        names[i] = zones.get(int(geography.starts(level)[units[i]]), names[i])
+    zones = _zones_of_units(release, level)
+    for i in np.flatnonzero(np.isin(units, list(zones))):
+        of_unit = zones[int(units[i])]
+        if any(zone.name != zone.code for zone in of_unit):
+            names[i] = ", ".join(zone.name for zone in of_unit)
     return names
+
+
+def _zones_of_units(release: Release, level: str) -> dict[int, list[ExternalZone]]:
+    """Return the external zones of each unit of a level that has any: several where codes are cut."""
+    zones = external_zones(release)
+    of_unit: dict[int, list[ExternalZone]] = {}
+    units = release.geography.unit_of(level, np.array(list(zones), int))
+    for unit, zone in zip(units.tolist(), zones.values(), strict=True):
+        of_unit.setdefault(unit, []).append(zone)
+    return of_unit
 
 
 def _names_across(
@@ -152,6 +164,12 @@ def external_zones(release: Release) -> dict[int, ExternalZone]:
         int(block): ExternalZone(names.get(area, area), area)
         for area, block in zip(geography.external_zones, geography.external_blocks, strict=True)
     }
+
+
+def ends_beyond(geography: geo_data.Geography) -> str:
+    """Return what workers do in external zones: "live", "work" or "live or work"; "" without any."""
+    ends = {"live": geography.external_homes, "work": geography.external_workplaces}
+    return " or ".join(verb for verb, zones in ends.items() if zones)
 
 
 @lru_cache(maxsize=_KEPT)

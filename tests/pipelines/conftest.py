@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import wraps
+from fractions import Fraction
+from functools import cache, wraps
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,9 @@ from geo_data import polygons
 from geo_data.delimited import count_rows, note_rows
 from helpers import Said, freeze, same_key
 from pipelines.config.loading import check_config
+from pipelines.planning import search
+from pipelines.plans.measured import TableChoice
+from pipelines.plans.plan import Choices
 from pipelines.release import verification
 from pipelines.running import report
 from pipelines.running.report import draw_cells
@@ -182,6 +186,52 @@ def zoned_config(config_text: Callable[..., str], zones: dict[str, Any]) -> Path
 def zoned_release(zoned_config: Path, clean_source: object) -> pipelines.Release:
     """Its release. Copy it before changing it."""
     return pipelines.run(pipelines.load_config(zoned_config), key=same_key())
+
+
+@pytest.fixture(scope="session")
+def census_releases(
+    tmp_path_factory: pytest.TempPathFactory, clean_source: object
+) -> Callable[[str], pipelines.Release]:
+    """Releases of a small census with external zones in which people "work", or "live or work". Read only.
+
+    In that of "live or work" some of those who work abroad, and of those who work in the region, live abroad.
+    """
+    folder = tmp_path_factory.mktemp("census")
+    inputs = folder / "out" / "census-demo-inputs"
+    geo_data.write_demo_census(inputs, persons=6000)
+    (folder / "examples").mkdir()
+    example = (helpers.ROOT / "examples" / "census_demo.toml").read_text(encoding="utf-8")
+    persons = pd.read_csv(inputs / "census_persons.csv.gz", dtype="str", keep_default_na=False)
+    persons.loc[(persons["work"] == "W-ABRD") & (persons.index % 2 == 0), "home"] = "W-ABRD"
+    persons.loc[persons.index % 20 == 0, "home"] = "W-ABRD"
+    persons.to_csv(inputs / "census_persons_all.csv", index=False)
+    changes = {
+        "work": {},
+        "live or work": {
+            'population = "residents"': 'population = "all"',
+            "census_persons.csv.gz": "census_persons_all.csv",
+            "external_workplaces =": 'external_zones = ["W-ABRD"]\nexternal_workplaces =',
+        },
+    }
+    of_work = (
+        TableChoice(None, ("mode", "occupation"), None, Fraction(1, 20)),
+        TableChoice("zone", (), None, Fraction(1, 10)),
+    )
+    chosen = Choices("zone", 8, (), cell_level="zone", workplaces=of_work)
+
+    @cache
+    def release(ends: str) -> pipelines.Release:
+        text = example.replace('out/census-demo"', f'out/{ends.replace(" ", "-")}"')
+        for before, after in changes[ends].items():
+            assert before in text
+            text = text.replace(before, after)
+        path = folder / "examples" / f"{ends}.toml"
+        path.write_text(text, encoding="utf-8")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(search, "choose", lambda *_: chosen)
+            return pipelines.run(pipelines.load_config(path), key=same_key())
+
+    return release
 
 
 @pytest.fixture(scope="session")

@@ -140,7 +140,8 @@ async def get_areas(
     """Codes, names, coordinates, and how many live and work there; as GeoJSON with their shapes.
 
     Columns are home_ and work_ with each attribute, such as home_S000: who lives, and who works there.
-    External zones, where the homes of commuters from outside are, have neither coordinates nor a shape.
+    External zones, homes of commuters from outside or work without a place in the region, have neither
+    coordinates nor a shape.
     """
 
     def written() -> Written | Response:

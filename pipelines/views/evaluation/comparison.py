@@ -17,15 +17,13 @@ from geo_data.jobs import JobSource
 from pipelines.config.loading import load_config
 from pipelines.planning.public_inputs import job_source, read_auxiliary
 from pipelines.release.certificate import AttributeField
+from pipelines.release.description import kinds_of_work
 from pipelines.storage.checksums import CHECKSUMS, parse_checksums, sha256_of
 from pipelines.views.evaluation.measures import add_distance, side_variation
 from pipelines.views.flows import PAIR
+from pipelines.views.labels import ends_beyond
 from pipelines.views.release import Release
 
-_EXTERNAL = (
-    "Each external zone is one area at every level; workers who live there have no distance, and are left "
-    "out of all measures of commutes."
-)
 _SAME = 1e-9  # of shares that are equal but for rounding
 
 
@@ -73,7 +71,7 @@ def compare_with_truth(release: Release, truth: Path) -> Comparison:
         totals = "estimates from noisy counts" if estimated else "those of a public table"
         note = (
             f"Totals at workplaces are {totals} and not of these jobs; shares are compared. Jobs at "
-            "workplaces outside the geography are left out."
+            f"workplaces outside the geography{_but(release.geography)} are left out."
         )
         return replace(comparison, notes=(*comparison.notes, note))
     equal_total = int(jobs["S000"].sum()) == int(comparison.release["S000"].sum())
@@ -196,11 +194,21 @@ def _compare(release: Release, name: str, flows: pd.DataFrame, levels: tuple[str
     homes, works = levels
     places = {level: release.places(level) for level in {homes, works}}
     released = release.unit_flows(homes, works)
-    notes = (_EXTERNAL,) if release.geography.external_zones else ()
+    verb = ends_beyond(release.geography)
+    note = (
+        f"Each external zone is one area at every level; workers who {verb} there have no distance, and are "
+        "left out of all measures of commutes."
+    )
+    notes = (note,) if verb else ()
     comparison = Comparison(
         name, flows, released, homes, works, places[homes], places[works], release.geography, notes
     )
     return _scaled(comparison)
+
+
+def _but(geography: geo_data.Geography) -> str:
+    zones = kinds_of_work(geography)
+    return f" and its external zones ({zones})" if zones else ""
 
 
 def _scaled(comparison: Comparison) -> Comparison:

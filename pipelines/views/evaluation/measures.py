@@ -3,8 +3,8 @@
 A table of flows has columns ``work``, ``home`` (unit numbers) and ``S000`` (jobs), a row a pair, as
 `Release.unit_flows` gives it. Where one of two tables is the truth, it is the first. Measures of two tables
 that have jobs are shares, in [0, 1], unless their function says otherwise; a side is "home" or "work".
-Distances are those of `add_travel`, between the places of the two sides; workers who live in external zones
-have none and are left out.
+Distances are those of `add_travel`, between the places of the two sides; workers who live or
+work in external zones have none and are left out.
 """
 
 from __future__ import annotations
@@ -385,6 +385,6 @@ def _commute_features(flows: pd.DataFrame, homes: pd.DataFrame, works: pd.DataFr
             places[name].to_numpy()[flows[side]] - places[name].mean() for name in ("latitude", "longitude")
         )
         columns += [north, east, north**2, east**2, north * east]
-    # Workers who live in external zones are told apart by one column; in the others they are average.
+    # Workers who live or work in external zones are told apart by one column; in the others they are average.
     table = pd.DataFrame(dict(enumerate(columns))).astype(np.float64)
     return table.fillna(table.mean()).to_numpy()

@@ -11,7 +11,9 @@ import numpy as np
 import pandas as pd
 import pyarrow.dataset as ds
 
+from geo_data.external_zones import fill
 from geo_data.od_files import LODES_CATEGORIES, write_od_csv
+from pipelines.release.description import kinds_of_work
 from pipelines.views.exports.source import Source, describe_csv
 from pipelines.views.labels import singular, unit_names
 
@@ -106,11 +108,20 @@ def _absent(columns: Mapping[str, str]) -> str:
 
 
 def _remarks(source: Source, columns: Mapping[str, str]) -> list[str]:
+    geography = source.release.geography
+    elsewhere = kinds_of_work(geography)
     remarks = [
         f"RAC and WAC have the columns that the release can fill: {', '.join(columns.values())}.",
         _absent(columns),
-        "RAC counts residents who work in the region.",
+        f"RAC counts residents who work in the region{f', or elsewhere ({elsewhere})' if elsewhere else ''}.",
     ]
+    if elsewhere:
+        length = geography.longest(geography.block_level)
+        codes = [f"{fill(zone, length)} is {name}" for zone, name in geography.external_workplaces.items()]
+        remarks.append(
+            "OD and WAC have work in external zones, too, which are no blocks of the crosswalk: "
+            f"{', '.join(codes)}."
+        )
     if "aux" in source.release.rows:
         remarks.append(
             "aux has the workers who live in external zones, whose codes end in 9s; they are in WAC."

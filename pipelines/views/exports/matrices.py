@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from pipelines.views.exports.source import Source
 from pipelines.views.exports.tables import write_zone_table
+from pipelines.views.labels import ends_beyond
 
 if TYPE_CHECKING:
     import h5py
@@ -79,7 +80,8 @@ def write_omx(source: Source, folder: Path, side: int = _SIDE) -> list[str]:
     for level in dict.fromkeys(source.levels.values()):
         write_zone_table(source, level, folder)
     size = 4 * shape[0] * shape[1] / 1e9  # GB
-    outside = bool(geography.external_zones)
+    nobody = {"live": ", where nobody works", "work": ", where nobody lives"}
+    ends = ends_beyond(geography)
     escaped = [f"{count} is in {_name(count)}" for count in source.counts if _name(count) != count]
     numbered = (
         "the numbers of the zones (codes, where those of all zones are whole numbers without leading zeros; "
@@ -105,7 +107,7 @@ def write_omx(source: Source, folder: Path, side: int = _SIDE) -> list[str]:
             if size >= 1
             else []
         ),
-        *(["External zones are zones, too, where nobody works."] if outside else []),
+        *([f"External zones are zones, too{nobody.get(ends, '')}."] if ends else []),
         *([f"Names of matrices are escaped: {'; '.join(escaped)}."] if escaped else []),
     ]
 

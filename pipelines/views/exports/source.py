@@ -20,7 +20,7 @@ from pipelines.storage.checksums import sha256_of
 from pipelines.views.accuracy import noise_warning
 from pipelines.views.folder import PublicReleaseError
 from pipelines.views.intervals.reading import PosteriorDraws
-from pipelines.views.labels import singular, unit_names
+from pipelines.views.labels import ends_beyond, singular, unit_names
 from pipelines.views.release import Release
 
 ENDS = [f"{side}_{axis}" for side in ("home", "work") for axis in ("longitude", "latitude")]
@@ -184,10 +184,9 @@ class Source:
     def not_drawn(self, drawn: int) -> list[str]:
         """Return a remark on how many workers have no line, if there are any; `drawn` are in `journeys`."""
         total = int(self.totals["work"][:, 0].sum())
-        beyond = ", or they live in an external zone, which has no place on a map"
-        reason = "home and work have the same point" + (
-            beyond if self.release.geography.external_zones else ""
-        )
+        verb = ends_beyond(self.release.geography)
+        beyond = f", or they {verb} in an external zone, which has no place on a map" if verb else ""
+        reason = f"home and work have the same point{beyond}"
         return [f"{total - drawn:,} of {total:,} workers have no line: {reason}."] if total > drawn else []
 
     def without_shape(self, effect: str) -> list[str]:
@@ -196,11 +195,13 @@ class Source:
         for level, zones in self.zones.items():
             bare = zones[zones.geometry.isna()]
             if len(bare):
-                homes = (
-                    f" Workers who live there: {bare['home_S000'].sum():,}." if "home_S000" in bare else ""
-                )
+                workers = [
+                    f" Workers who {verb} there: {bare[f'{side}_S000'].sum():,}."
+                    for side, verb in _SIDES.items()
+                    if f"{side}_S000" in bare
+                ]
                 which = f"Zones of {level} without a shape, as external zones are, {effect}"
-                remarks.append(f"{which}: {len(bare):,} of {len(zones):,}.{homes}")
+                remarks.append(f"{which}: {len(bare):,} of {len(zones):,}.{''.join(workers)}")
         return remarks
 
     def name(self, layer: str, suffix: str) -> str:

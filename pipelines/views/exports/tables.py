@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from pipelines.views.exports.source import DECIMALS, Source, describe_csv
+from pipelines.views.labels import ends_beyond
 
 
 def write_csv(source: Source, folder: Path) -> list[str]:
@@ -18,7 +19,9 @@ def write_csv(source: Source, folder: Path) -> list[str]:
     describe_csv(path, flows, source.about, source.meanings)
     for level in source.zones:
         write_zone_table(source, level, folder)
-    external = source.release.geography.external_zones
+    geography = source.release.geography
+    names = geography.external_workplaces
+    external = [f"{zone} ({names[zone]})" if zone in names else zone for zone in geography.external_zones]
     return (
         [f"External zones are zones, too: {', '.join(external)}, each filled up with 9s or cut."]
         if external
@@ -72,11 +75,8 @@ def write_flowmap(source: Source, folder: Path) -> list[str]:
             table[placed_ends].to_csv(file, header=number == 0, index=False, lineterminator="\n")
             left_out += int(table["count"][~placed_ends].sum())
     describe_csv(path, table, source.about, _FLOWMAP)
-    return (
-        [f"{left_out:,} workers are left out: they live in external zones, which have no place on a map."]
-        if left_out
-        else []
-    )
+    zones = f"{ends_beyond(source.release.geography)} in external zones, which have no place on a map"
+    return [f"{left_out:,} workers are left out: they {zones}."] if left_out else []
 
 
 _FLOWMAP = {

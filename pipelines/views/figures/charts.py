@@ -67,7 +67,7 @@ def draw_rose(axis: Any, subject: FigureSubject) -> None:
     axis.set_theta_direction(-1)
     axis.set_thetagrids(np.arange(0, 360, 45), ["N", "NE", "E", "SE", "S", "SW", "W", "NW"])
     top = max(1e-9, float(base.max()))
-    rings = [ring for ring in MaxNLocator(3, min_n_ticks=2).tick_values(0, top) if 0 < ring <= top]
+    rings = [ring for ring in MaxNLocator(3, min_n_ticks=2).tick_values(0, top) if 1e-6 < ring <= top]
     axis.set_rgrids(rings, labels=[])
     axis.set_rmax(1.03 * top)
     free = angle[np.argmin(base + np.roll(base, 1) + np.roll(base, -1))]

@@ -16,7 +16,7 @@ from pyproj import CRS
 from pipelines.views.accuracy import noise_warning
 from pipelines.views.flows import PAIR, add_travel
 from pipelines.views.folder import PublicReleaseError
-from pipelines.views.labels import singular, unit_names
+from pipelines.views.labels import ends_beyond, singular, unit_names
 from pipelines.views.release import Area, Release
 from synth import decimal_up
 
@@ -173,9 +173,12 @@ class FigureSubject:
 
     @property
     def measured(self) -> str:
-        """Whose commutes have a distance: all workers, or those who do not live in external zones."""
+        """Whose commutes have a distance: all workers, or those with no end in an external zone."""
         placed = self.flows["jobs"][self.flows["km"].notna()].sum()
-        return "workers" if placed == self.total else f"the {placed / self.total:.1%} who live in the region"
+        verb = ends_beyond(self.release.geography).replace(" or ", " and ")
+        return (
+            "workers" if placed == self.total else f"the {placed / self.total:.1%} who {verb} in the region"
+        )
 
     @property
     def place(self) -> str:
@@ -184,6 +187,9 @@ class FigureSubject:
             return "the whole region"
         code = f"{singular(self.area.level)} {self.area.code}"
         name = unit_names(self.release, self.area.level, np.array([self.area.unit]))[0]
+        block = self.release.geography.starts(self.area.level)[self.area.unit]
+        if block in self.release.geography.external_blocks and self.release.geography.nobody_lives[block]:
+            return f"the external zone “{name}” ({code})"
         return f"{name} ({code})" if name else code
 
     @property

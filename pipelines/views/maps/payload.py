@@ -14,6 +14,7 @@ from pyproj import CRS
 
 from geo_data.od_files import count_columns
 from pipelines.storage.checksums import sha256_of
+from pipelines.views.flows import PAIR
 from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.labels import external_zones, level_words, unit_names
 from pipelines.views.maps.backdrop import Backdrop, backdrop_shapes
@@ -214,7 +215,8 @@ def _zones(
     if not zones:
         return []
     units = geography.unit_of(finest, list(zones))
-    jobs = np.bincount(flows["home"], flows["S000"], geography.n_units(finest))[units]
+    ends = [np.bincount(flows[end], flows["S000"], geography.n_units(finest)) for end in PAIR]
+    jobs = np.sum(ends, axis=0)[units]
     if shapes is None:
         shapes = gpd.GeoSeries.from_xy(release.unbroken(geography.longitude), geography.latitude)
     facts = geography.external_facts

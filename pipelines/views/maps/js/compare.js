@@ -5,7 +5,7 @@ import { byId, tableRow, text } from "./dom.js";
 import { added, balanceDraws, commuteDraws, less, partnerDraws, shareDraws } from "./draws.js";
 import { balanceOf, commutes, mapped, sumsOf } from "./flows.js";
 import { FileError } from "./geojson.js";
-import { TOP, areaButton, noIntervals } from "./panel.js";
+import { TOP, areaButton, noIntervals, zonesOfWork } from "./panel.js";
 import { areaName, capital } from "./places.js";
 import { bracketed, oneDecimal, percent, whole } from "./scale.js";
 import { isNoise, partKey, partOfKey, selectionName, selectionOf } from "./selection.js";
@@ -14,10 +14,11 @@ import { isNoise, partKey, partOfKey, selectionName, selectionOf } from "./selec
 function factsOf(data, selection, column) {
   const whole_ = selection ?? wholeRegion(data);
   const balance = balanceOf(data, whole_, column);
-  const { come, stay, live, leave } = balanceDraws(data, whole_, column);
+  const { come, stay, live, leave, there, beyond } = balanceDraws(data, whole_, column);
   /** @returns {{words: string, value: number, draws: ArrayLike<number> | null, length?: boolean, exact?: boolean}} */
   const row = (words, value, draws, more = {}) => ({ words, value, draws, ...more });
   const flow = { flow: true };
+  const elsewhere = (...numbers) => (data.zonesOfWork.length ? [row(`· work in ${zonesOfWork(data)}`, ...numbers, flow)] : []);
   const lengths = ["work", "home"].flatMap((side) => {
     const { mean, median } = commutes(data, side, whole_, column, 1);
     const draws = commuteDraws(data, side, whole_, column, 1);
@@ -30,11 +31,13 @@ function factsOf(data, selection, column) {
     name: selection ? selectionName(selection, data.finest) : "The whole region",
     noise: isNoise(whole_),
     rows: [
-      row("Work here", balance.come + balance.stay, null, { exact: true }),
+      row("Work here", balance.work, null, { exact: true }),
       row("· come from elsewhere", balance.come, come, flow),
+      ...elsewhere(balance.there, there),
       row("· live here too", balance.stay, stay, flow),
-      row("Live here", balance.stay + balance.leave, live),
+      row("Live here", balance.live, live),
       row("· leave for work elsewhere", balance.leave, leave, flow),
+      ...elsewhere(balance.beyond, beyond),
       ...lengths,
     ],
     profiles: Object.fromEntries(["work", "home"].map((side) => [side, sumsOf(data, side, whole_)])),

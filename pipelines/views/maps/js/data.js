@@ -6,6 +6,16 @@ import { Draws } from "./draws.js";
 
 export const EVERYBODY = "S000"; // the column that counts all jobs
 
+/** External zones by unit of a level; those whose codes are one there are one. */
+function zonesBy(zones, unitOf) {
+  const found = new Map();
+  for (const { unit, name, code } of zones) {
+    const other = found.get(unitOf(unit));
+    found.set(unitOf(unit), other ? { name: `${other.name}, ${name}`, code: `${other.code}, ${code}` } : { name, code });
+  }
+  return found;
+}
+
 const PIECE = 1 << 20; // characters at once: a multiple of 4, as base64 goes
 
 /** Why a file beside the page is not there whole; the message is for the reader. */
@@ -125,7 +135,7 @@ export async function readData(page = document, whole = false, tell = null) {
 
   const finest = meta.levels.at(-1).id;
   const nFinest = codes[finest].length;
-  const externalZones = new Map(meta.external_zones.map((zone) => [zone.unit, zone]));
+  const externalZones = zonesBy(meta.external_zones, (unit) => unit);
   const levels = meta.levels.map((level) => {
     const starts = array(`starts:${level.id}`);
     // Unit of this level that each unit of the finest level lies in.
@@ -143,7 +153,7 @@ export async function readData(page = document, whole = false, tell = null) {
       latitude: degrees(`latitude:${level.id}`),
       longitude: degrees(`longitude:${level.id}`),
       // An external zone is one unit at every level. Its place is on a ring around the region.
-      externalZones: new Map(Array.from(externalZones, ([unit, zone]) => [unitOf[unit], zone])),
+      externalZones: zonesBy(meta.external_zones, (unit) => unitOf[unit]),
     };
   });
 
@@ -165,13 +175,14 @@ export async function readData(page = document, whole = false, tell = null) {
   for (let unit = 0; unit < nFinest; unit++) work.fill(unit, firstRow[unit], firstRow[unit + 1]);
   const isExternal = new Uint8Array(nFinest);
   externalZones.forEach((_, unit) => (isExternal[unit] = 1));
+  const zonesOfWork = Array.from(externalZones).filter(([unit]) => rowsOfWork[unit] > 0).map(([, { name }]) => name);
 
   const [counts, meanings] = [{}, {}];
   for (const { id, words } of meta.counts.flatMap(({ columns }) => columns)) {
     counts[id] = array(`count:${id}`);
     meanings[id] = words;
   }
-  const data = { meta, meanings, levels, layers, finest: levels.at(-1), nFinest, firstRow, work, home, counts, externalZones, isExternal, draws: null };
+  const data = { meta, meanings, levels, layers, finest: levels.at(-1), nFinest, firstRow, work, home, counts, externalZones, zonesOfWork, isExternal, draws: null };
   if (meta.draws && (!meta.draws.later || page !== document)) setDraws(data, await unpack(page, "draws"));
   return data;
 }

@@ -2,7 +2,7 @@
 // draw; its interval goes between two of these values, in their order. Jobs by place of work are public totals, which all
 // draws have: their intervals would be single numbers.
 
-import { DIRECTIONS, DISTANCES, MEDIAN_STEP_KM, directionOf, distanceOf, kmOfRows, orderBy, stepOf } from "./flows.js";
+import { BALANCE, DIRECTIONS, DISTANCES, MEDIAN_STEP_KM, balanceGroup, directionOf, distanceOf, isPlaced, kmOfRows, orderBy, stepOf } from "./flows.js";
 import { distanceKm, rangeOf } from "./places.js";
 import { Selection } from "./selection.js";
 
@@ -59,18 +59,18 @@ const quotients = (a, b) => a.map((value, at) => (b[at] ? value / b[at] : 0));
 /** The unit of a coarser level, or the same, that each unit of a level is in. */
 const unitsIn = (level, coarser) => Int32Array.from(level.starts, (start) => coarser.unitOf[start]);
 
-/** In each draw: who comes to a selection, stays, leaves, lives in it, and all of them; null where draws do not tell. */
+/** In each draw: who comes to a selection, stays, leaves (as `balanceOf`), lives in it, and all; null where draws do not tell. */
 export function balanceDraws(data, selection, column) {
   const { draws } = data;
-  const none = { come: null, stay: null, leave: null, live: null, all: null };
+  const none = { come: null, stay: null, leave: null, there: null, beyond: null, live: null, all: null };
   if (!draws) return none;
   const table = draws.table(column, [selection], [selection]);
   if (table) {
     const [from, to] = [selection.cover(table.homes).over, selection.cover(table.works).over];
-    const groups = [-1, 0, 1, 2]; // by whether home and work are in it
-    const [come, leave, stay] = draws.sums(table, 3, (home, work) => groups[2 * from[home] + to[work]]);
-    const live = added(stay, leave);
-    return { come, stay, leave, live, all: added(come, live) };
+    const { externalZones } = table.works;
+    const sums = draws.sums(table, BALANCE.length, (home, work) => balanceGroup(from[home], to[work], externalZones.has(work)));
+    const [come, stay, leave, there, beyond] = sums;
+    return { come, stay, leave, there, beyond, live: [stay, leave, beyond].reduce(added), all: sums.reduce(added) };
   }
   const residents = draws.table(column, [selection], []);
   if (!residents) return none;
@@ -108,7 +108,10 @@ export function partnerDraws(data, side, selection, level, column) {
   return { come, leave, values: come.map((jobs, unit) => added(jobs, leave[unit])) };
 }
 
-/** Intervals of those of an external zone, a unit of the coarsest level, who are in the totals of a state: unit -> ends or null. */
+/**
+ * Intervals of those who live, and who work, in an external zone, a unit of the coarsest level, and are in the totals of a state:
+ * {live, work: unit -> ends or null}.
+ */
 export function zoneIntervals(data, { side, selection, column }) {
   const [level] = data.levels;
   const residents = partnerDraws(data, "home", null, level, column).values;
@@ -116,7 +119,10 @@ export function zoneIntervals(data, { side, selection, column }) {
   const workers = selection && side !== "home" ? partnerDraws(data, "work", selection, level, column).values : null;
   // Of a zone that is chosen, all; of another one those who work in the choice.
   const known = (unit) => (!selection || (side !== "work" && over[unit]) ? residents : workers);
-  return (unit) => data.draws?.ends(known(unit)?.[unit]) ?? null;
+  // All who work in a zone are public totals; of a choice those of its residents are not.
+  const leaving = selection && side !== "work" ? partnerDraws(data, "home", selection, level, column).values : null;
+  const ends = (values, unit) => data.draws?.ends(values?.[unit]) ?? null;
+  return { live: (unit) => ends(known(unit), unit), work: (unit) => ends(side === "both" && over[unit] ? null : leaving, unit) };
 }
 
 /** Intervals of flows between units of a level, in their order; null where draws do not tell. */
@@ -249,14 +255,15 @@ function partsOfCells(data, table) {
     const [first, end] = rangeOf(works, work);
     for (let at = data.firstRow[first]; at < data.firstRow[end]; at++) {
       const own = cellOf[homes.unitOf[data.home[at]]];
-      if (own < 0 || count[at] === 0 || data.isExternal[data.home[at]]) continue;
+      if (own < 0 || count[at] === 0 || !isPlaced(data, at)) continue;
       [cell[found], row[found++]] = [own, at];
       jobs[own] += count[at];
     }
     for (let own = begin; own < next; own++) {
       const home = table.home[own];
       cellOf[home] = -1;
-      if (jobs[own] === 0 && !data.isExternal[homes.starts[home]]) [cell[found], row[found++]] = [own, -1];
+      const placed = !homes.externalZones.has(home) && !works.externalZones.has(work);
+      if (jobs[own] === 0 && placed) [cell[found], row[found++]] = [own, -1];
     }
   }
   const places = (at) => {

@@ -21,20 +21,26 @@ function eachRow(data, side, selection, visit) {
   }
 }
 
-/** Jobs of a selection: whose workers come from elsewhere, who live and work in it, who leave it for work. */
+/**
+ * Jobs of a selection: whose workers come from elsewhere, who live and work in it, who leave it for work. Nobody comes or
+ * leaves for work in an external zone, at home say: such jobs of a zone in it are `there`, those of its residents `beyond`.
+ */
 export function balanceOf(data, selection, column) {
   const count = data.counts[column];
   const { has } = selection;
   const { home, work } = data;
-  let [come, stay, leave] = [0, 0, 0];
+  const sums = { come: 0, stay: 0, leave: 0, there: 0, beyond: 0 };
   for (let row = 0; row < home.length; row++) {
-    if (has[work[row]]) {
-      if (has[home[row]]) stay += count[row];
-      else come += count[row];
-    } else if (has[home[row]]) leave += count[row];
+    const which = balanceGroup(has[home[row]], has[work[row]], data.isExternal[work[row]]);
+    if (which >= 0) sums[BALANCE[which]] += count[row];
   }
-  return { come, stay, leave };
+  const { come, stay, leave, there, beyond } = sums;
+  return { ...sums, work: come + stay + there, live: stay + leave + beyond, all: come + stay + leave + there + beyond };
 }
+
+export const BALANCE = ["come", "stay", "leave", "there", "beyond"];
+/** Which of these a job is, by whether its home and its workplace are in a selection, and that is an external zone; -1: none. */
+export const balanceGroup = (lives, works, zone) => (lives && works ? 1 : works ? (zone ? 3 : 0) : lives ? (zone ? 4 : 2) : -1);
 
 /** All jobs of a selection, by column. */
 export function sumsOf(data, side, selection) {
@@ -133,7 +139,7 @@ class Flows {
 }
 
 /**
- * Flows between two areas each: {flows: `Flows`, inside: jobs of no flow}.
+ * Flows between two areas each: {flows: `Flows`, inside, beyond: jobs of no flow}. Work in an external zone has no place to go to.
  *
  * With a selection its own end may be of another level than the areas at the other ends. Jobs whose other
  * end is an area that overlaps the selection are inside; without a selection, those with both ends in one area.
@@ -144,8 +150,18 @@ export function flowsOf(data, side, selection, level, column) {
 
 function selectedFlows(data, side, selection, level, column) {
   const [home, work, jobs] = [[], [], []];
+  const { has } = selection;
   const { over } = selection.cover(level);
-  let inside = side === "both" ? balanceOf(data, selection, column).stay : 0;
+  const count = data.counts[column];
+  const [from, to] = [new Float64Array(level.codes.length), new Float64Array(level.codes.length)];
+  let [inside, beyond] = [0, 0];
+  eachRow(data, side, selection, (row) => {
+    const [lives, works] = [data.home[row], data.work[row]];
+    if (data.isExternal[works]) beyond += count[row];
+    else if (side === "both" && has[lives] && has[works]) inside += count[row];
+    else if (side === "work" || (side === "both" && has[works])) from[level.unitOf[lives]] += count[row];
+    else to[level.unitOf[works]] += count[row];
+  });
   const add = (values, place) =>
     values.forEach((n, unit) => {
       if (over[unit]) inside += n;
@@ -155,12 +171,9 @@ function selectedFlows(data, side, selection, level, column) {
         jobs.push(n);
       }
     });
-  if (side === "both") {
-    const { come, leave } = partnersOf(data, selection, level, column);
-    add(come, "home");
-    add(leave, "work");
-  } else add(mapped(data, side, selection, level, column), side === "work" ? "home" : "work");
-  return { flows: Flows.sorted(home, work, jobs), inside };
+  add(from, "home");
+  add(to, "work");
+  return { flows: Flows.sorted(home, work, jobs), inside, beyond };
 }
 
 function allFlows(data, level, column) {
@@ -168,10 +181,14 @@ function allFlows(data, level, column) {
   const n = data.home.length; // there are no more flows than rows
   const [homes, works, jobs] = [new Int32Array(n), new Int32Array(n), new Uint32Array(n)];
   const sums = new Float64Array(level.codes.length);
-  let [inside, found] = [0, 0];
+  let [inside, beyond, found] = [0, 0, 0];
   for (let work = 0; work < level.codes.length; work++) {
     const [first, end] = rangeOf(level, work);
     const begin = found;
+    if (level.externalZones.has(work)) {
+      for (let row = data.firstRow[first]; row < data.firstRow[end]; row++) beyond += count[row];
+      continue;
+    }
     for (let row = data.firstRow[first]; row < data.firstRow[end]; row++) {
       const home = level.unitOf[data.home[row]];
       if (home !== work && sums[home] === 0 && count[row] > 0) [homes[found], works[found++]] = [home, work];
@@ -184,7 +201,7 @@ function allFlows(data, level, column) {
       sums[homes[at]] = 0;
     }
   }
-  return { flows: Flows.sorted(...[homes, works, jobs].map((values) => values.subarray(0, found))), inside };
+  return { flows: Flows.sorted(...[homes, works, jobs].map((values) => values.subarray(0, found))), inside, beyond };
 }
 
 export const DIRECTIONS = ["N", "NE", "E", "SE", "S", "SW", "W", "NW"];
@@ -200,23 +217,26 @@ export function distanceOf(km, bounds) {
 /** Which of the directions place 2 is in. */
 export const directionOf = (...places) => Math.round(bearing(...places) / 45) % DIRECTIONS.length;
 
-/** The distance of each row in km; NaN from external zones, which have no place. Made once: it takes the longest. */
+/** The distance of each row in km; NaN from and to external zones, which have no place. Made once: it takes the longest. */
 export function kmOfRows(data) {
   const { latitude, longitude } = data.finest;
   if (data.km) return data.km;
   data.km = new Float32Array(data.home.length);
   for (let row = 0; row < data.km.length; row++) {
     const [home, work] = [data.home[row], data.work[row]];
-    data.km[row] = data.isExternal[home] ? NaN : distanceKm(latitude[work], longitude[work], latitude[home], longitude[home]);
+    data.km[row] = isPlaced(data, row) ? distanceKm(latitude[work], longitude[work], latitude[home], longitude[home]) : NaN;
   }
   return data.km;
 }
 
+/** Whether home and workplace of a row have a place: neither is an external zone. */
+export const isPlaced = (data, row) => !data.isExternal[data.home[row]] && !data.isExternal[data.work[row]];
+
 /**
  * How far, and in which direction, the other ends of the jobs of a selection are.
  *
- * Between the centroids of the finest areas in the page. External zones have no place: who lives there is counted apart.
- * Returns {jobs, placed: those with a distance, externalZones: Map unit of the finest level -> jobs, mean, median (km),
+ * Between the centroids of the finest areas in the page. External zones have no place: who lives or works there is counted apart.
+ * Returns {jobs, placed: those with a distance, externalZones: Map unit of the finest level -> {live, work, jobs}, mean, median (km),
  * classes: jobs by distance, rose: jobs by direction and distance, noDirection: jobs whose ends are at one centroid, inOne: those
  * of them whose ends are in one area}.
  */
@@ -235,8 +255,15 @@ export function commutes(data, side, selection, column, kmPerUnit) {
     if (n === 0) return;
     jobs += n;
     const [home, work] = [data.home[row], data.work[row]];
-    if (data.isExternal[home]) {
-      externalZones.set(home, (externalZones.get(home) ?? 0) + n);
+    if (!isPlaced(data, row)) {
+      for (const unit of new Set([home, work])) {
+        if (!data.isExternal[unit]) continue;
+        const zone = externalZones.get(unit) ?? { live: 0, work: 0, jobs: 0 };
+        if (unit === home) zone.live += n;
+        if (unit === work) zone.work += n;
+        zone.jobs += n;
+        externalZones.set(unit, zone);
+      }
       return;
     }
     // As seen from the selection; of who stays in it, from work.

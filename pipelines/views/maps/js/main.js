@@ -37,6 +37,7 @@ import {
   showSides,
   showSummary,
   showTop,
+  zonesOfWork,
 } from "./panel.js";
 import { areaCode, areaName, capital } from "./places.js";
 import { UNITS, bracketed, classBreaks, differenceBreaks, fromSlider, isUneven, toSlider, whole } from "./scale.js";
@@ -118,8 +119,12 @@ async function choosePart(part, add = false) {
 
 function choose(selection) {
   state.selection = selection;
-  // Nobody works in an external zone: there is nothing to see but where its residents work.
-  if (selection?.external) setSide("home");
+  // Where nobody works there is nothing to see but where its residents work; in a kind of work without a place nobody lives.
+  if (selection?.external) {
+    const { work, live } = balanceOf(data, selection, EVERYBODY);
+    if (!work) setSide("home");
+    else if (!live) setSide("work");
+  }
   // Without a choice nobody comes or leaves.
   if (!selection && state.side === "both") setSide("work");
   field.clear();
@@ -291,7 +296,7 @@ function render() {
   showSummary(state, found, unit, data, balance.draws);
   tools.show(selection, (part) => choosePart(part, true));
   showBalance(data, state, balance);
-  const all = between ? balance.come + balance.leave : found.jobs;
+  const all = between ? balance.all - balance.stay : found.jobs;
   showTop(data, state, shown, all, (at, event) => pick(level, at, event));
   showExternalZones(found, data, zoneIntervals(data, state), (at, event) => pick(data.levels[0], at, event));
   showProfile(data, state, balance.sums, balance.shares);
@@ -327,7 +332,7 @@ function renderFlows() {
   Object.assign(shown, { drawn: chosen, cells: together?.cells, endsOfLines: null });
   byId("threshold").setAttribute("aria-valuetext", `at least ${threshold} jobs`);
   const widest = together ? (drawn[0]?.jobs ?? 1) : largest;
-  showFlowWords(state, shown.drawable, drawn, threshold, { chosen, together });
+  showFlowWords(state, shown.drawable, drawn, threshold, { chosen, together }, zonesOfWork(data));
   showFlowLegend(state, drawn, widest);
   const { selection, level, side } = state;
   view?.showFlows(drawn, { selection, level, cells: shown.cells, largest: widest, arrowed: !selection || side === "both" });

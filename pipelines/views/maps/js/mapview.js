@@ -25,12 +25,12 @@ function zoneFeatures(data, level) {
   const places = [...level.externalZones.keys()].map((unit) => placeOf(level, unit));
   const ends = (axis) => [Math.min(...places.map((place) => place[axis])), Math.max(...places.map((place) => place[axis]))];
   const [[west, east], [south, north]] = [ends(0), ends(1)];
-  const jobs = totalsOf(data, "home", level, EVERYBODY);
+  const [homes, works] = ["home", "work"].map((place) => totalsOf(data, place, level, EVERYBODY));
   const features = [...level.externalZones.keys()].map((unit) => {
     const [x, y] = placeOf(level, unit);
     const [right, top] = [(2 * x - west - east) / (east - west || 1), (2 * y - south - north) / (north - south || 1)];
     const anchor = Math.abs(right) >= Math.abs(top) * 0.98 ? (right < 0 ? "right" : "left") : top < 0 ? "top" : "bottom";
-    return pointFeature(level, unit, { name: areaName(level, unit), anchor, jobs: jobs[unit] });
+    return pointFeature(level, unit, { name: areaName(level, unit), anchor, jobs: homes[unit] + works[unit] });
   });
   return { type: "FeatureCollection", features };
 }

@@ -4,6 +4,7 @@ import { bar, drawDistances, drawRose, fillRoseTable } from "./charts.js";
 import { EVERYBODY } from "./data.js";
 import { byId, tableRow, text } from "./dom.js";
 import { commuteTable } from "./draws.js";
+import { balanceOf } from "./flows.js";
 import { areaName, capital, readable } from "./places.js";
 import {
   bracketed,
@@ -97,28 +98,38 @@ export function showSides({ selection }) {
   byId("side-both").closest("label").hidden = !selection; // without a choice nobody comes or leaves
 }
 
+const MOST_NAMED = 4;
+/** The external zones in which people work, by their names where these are few. */
+export const zonesOfWork = ({ zonesOfWork: names }) => `external zones${names.length > MOST_NAMED ? "" : ` (${names.join(", ")})`}`;
+
+/** Whether people live in external zones, work in them, or either, in words. */
+const verbOf = (live, work) => [live && "live", work && "work"].filter(Boolean).join(" or ");
+
 /** Of a selection: who comes, who stays, who leaves. */
 export function showBalance(data, { selection, column }, balance) {
-  byId("balance").hidden = !selection;
-  if (!selection) return;
+  // Nobody comes to a kind of work without a place, and nobody leaves it.
+  byId("balance").hidden = !selection || (selection.external && !balance.live);
+  if (byId("balance").hidden) return;
   const of = (name) => data.draws?.ends(balance.draws[name]);
   byId("balance-table").classList.toggle("of-noise", isNoise(selection));
-  const { come, stay, leave } = balance;
+  const { come, stay, leave, there, beyond, work: workers, live: residents } = balance;
   const row = (words, jobs, all, ends = null) => {
     const made = tableRow("td", [words, "", all ? share(jobs, all) : ""]);
     made.children[1].append(...numberWith(jobs, ends));
     return made;
   };
-  const [workers, residents] = [come + stay, stay + leave];
+  const elsewhere = (jobs, all, ends) => (jobs ? [row(`· work in ${zonesOfWork(data)}`, jobs, all, ends)] : []);
   byId("balance-table").replaceChildren(
     tableRow("th", ["Who", "Workers", "Share"]),
     row("Work here", workers, workers),
     row("· come from elsewhere", come, workers, of("come")),
+    ...elsewhere(there, workers, of("there")),
     row("· live here too", stay, workers, of("stay")),
     row("Live here", residents, residents, of("live")),
     row("· work here too", stay, residents, of("stay")),
     row("· leave for work elsewhere", leave, residents, of("leave")),
-    row("Come, leave or stay", come + leave + stay, 0, of("all")),
+    ...elsewhere(beyond, residents, of("beyond")),
+    row(there || beyond ? "Work or live here" : "Come, leave or stay", balance.all, 0, of("all")),
   );
   const lacking = of("live") ? "who comes, stays and leaves" : "who comes, stays, leaves and lives here";
   byId("balance-words").textContent = of("come") ? "" : noIntervals(data, column, Boolean(of("live")), lacking);
@@ -156,23 +167,28 @@ export function showSummary(state, found, unit, data, draws) {
     side === "work"
       ? "Choose a workplace on the map, in the table or by search, and see where its workers live."
       : "Choose a residence on the map, in the table or by search, and see where its residents work.";
-  const many = { work: "with a job here", home: "who live here", both: "who live or work here" }[side];
+  const many = { work: selection?.external ? "with such a job" : "with a job here", home: "who live here", both: "who live or work here" }[side];
   byId("jobs-words").textContent = selection ? `synthetic workers ${many}` : "synthetic workers";
   byId("jobs").textContent = whole.format(found.jobs);
   const length = (km) => (Number.isNaN(km) ? "–" : `${oneDecimal.format(km / unit.km)} ${unit.id}`);
   byId("mean").textContent = length(found.mean);
   byId("median").textContent = length(found.median);
   const beyond = found.jobs - found.placed;
+  const zones = [...found.externalZones.values()];
+  const ends = verbOf(zones.some(({ live }) => live), zones.some(({ work }) => work));
   // Of coarser areas than the release has, centroids are means of those of blocks.
   const coarse = data.meta.later.length || data.meta.left_out.length;
   byId("measured-between").textContent = data.finest.many + (coarse ? " (the mean of their blocks’ centroids)" : "");
   byId("commute-of").textContent =
     `Commutes are measured between centroids of ${data.finest.many}` +
     (data.meta.later.length ? `, until ${data.meta.later.at(-1).many} are opened` : "") +
-    (beyond > 0 ? `, without the ${whole.format(beyond)} who live in external zones.` : ".") +
+    (beyond > 0 ? `, without the ${whole.format(beyond)} who ${ends} in external zones.` : ".") +
     (found.draws ? ` ${commuteWords(data, found.draws, unit)}` : noCommuteIntervals(data, state));
   byId("jobs-interval").textContent = data.draws ? boundWords(data, state, draws) : "";
-  byId("nobody").hidden = !(selection?.external && side === "work");
+  const everybody = selection?.external && balanceOf(data, selection, EVERYBODY);
+  const nobody = !everybody || everybody[side === "home" ? "live" : side === "work" ? "work" : "all"] ? "" : verbOf(side !== "work", side !== "home");
+  byId("nobody").hidden = !nobody;
+  byId("nobody").textContent = nobody && `This release has nobody who ${nobody.replace(/(live|work)/g, "$1s")} there.`;
 }
 
 /** From where to where the number of a choice may be in truth; or why that is not said. */
@@ -224,13 +240,14 @@ export function showTop(data, state, { values, between, intervals }, jobs, choos
   byId("top-title").textContent = selection ? titles[side] : homes ? "Where most people live" : "Where most people work";
   const units = Array.from(values.keys()).filter((unit) => values[unit] > 0 && !level.externalZones.has(unit));
   const shown = units.sort((a, b) => values[b] - values[a]).slice(0, TOP);
-  const beyond = [...level.externalZones.keys()].reduce((total, unit) => total + values[unit], 0);
+  const inZones = (numbers) => [...level.externalZones.keys()].reduce((total, unit) => total + numbers[unit], 0);
+  const beyond = inZones(values);
+  const ends = between ? verbOf(inZones(between.come), inZones(between.leave)) : verbOf(homes, !homes);
   byId("top-count").textContent =
     (units.length > shown.length
       ? `The ${shown.length} largest of ${whole.format(units.length)} ${level.many}.`
       : `All ${whole.format(units.length)} ${units.length === 1 ? level.one : level.many} with any.`) +
-    // Nobody works in an external zone.
-    (beyond > 0 ? ` ${whole.format(beyond)} (${share(beyond, jobs)}) live in external zones.` : "");
+    (beyond > 0 ? ` ${whole.format(beyond)} (${share(beyond, jobs)}) ${ends} in external zones.` : "");
   const bounded = Boolean(intervals.values ?? intervals.come);
   const more = (words) => (intervals.values ? [words()] : []);
   const exact = side === "work" && !selection; // public totals
@@ -286,17 +303,20 @@ export function showCommutes(found, unit, data) {
       : "");
 }
 
-/** Who lives in external zones; each can be chosen. */
+/** Who lives, and who works, in external zones; each can be chosen. */
 export function showExternalZones(found, data, intervalOf, choose) {
   const level = data.levels[0];
-  const beyond = [...found.externalZones].sort((a, b) => b[1] - a[1]);
+  const beyond = [...found.externalZones].sort((a, b) => b[1].jobs - a[1].jobs);
+  const ends = ["live", "work"].filter((end) => beyond.some(([, zone]) => zone[end]));
   byId("external-zones").hidden = beyond.length === 0;
+  byId("external-zones-title").textContent = `Workers who ${ends.join(" or ")} in external zones`;
+  byId("external-zones-work").hidden = !ends.includes("work");
   byId("external-zones-table").replaceChildren(
-    tableRow("th", ["External zone", "Residents", "Share"]),
-    ...beyond.map(([finest, jobs]) => {
+    tableRow("th", ["External zone", ...ends.map((end) => (end === "live" ? "Residents" : "Jobs")), "Share"]),
+    ...beyond.map(([finest, zone]) => {
       const unit = level.unitOf[finest];
-      const row = tableRow("td", ["", "", share(jobs, found.jobs)]);
-      row.children[1].append(...numberWith(jobs, intervalOf(unit)));
+      const row = tableRow("td", ["", ...ends.map(() => ""), share(zone.jobs, found.jobs)]);
+      ends.forEach((end, at) => row.children[1 + at].append(...numberWith(zone[end], intervalOf[end](unit))));
       row.cells[0].append(areaButton(level, unit, areaName(level, unit), (event) => choose(unit, event)));
       return row;
     }),
@@ -312,7 +332,7 @@ function ownWords(level, selection) {
   return `${level.many} that the chosen area${one ? " overlaps" : "s overlap"}`;
 }
 
-export function showFlowWords({ side, selection, level }, { flows, inside }, shown, threshold, { chosen, together }) {
+export function showFlowWords({ side, selection, level }, { flows, inside, beyond }, shown, threshold, { chosen, together }, zones) {
   const between = flows.jobs.reduce((a, b) => a + b, 0);
   const seen = shown.reduce((total, { jobs }) => total + jobs, 0);
   byId("threshold-words").textContent =
@@ -327,10 +347,12 @@ export function showFlowWords({ side, selection, level }, { flows, inside }, sho
     : flows.length ? `${of} drawn, with ${part}` : "There are no flows to draw.";
   const own = selection ? ownWords(level, selection) : `the ${level.one} where they work`;
   const who = side === "work" || !selection ? "of workers who live in" : "at workplaces in";
-  const without = `${whole.format(inside)} (${share(inside, between + inside)})`;
+  const all = between + inside + beyond;
+  const without = `${whole.format(inside)} (${share(inside, all)})`;
   const stay = side === "both" && selection ? `${without} stay, or have their other end in ${own}, and have no line.` : "";
   const rest = inside ? ` ${stay || `${without} are ${who} ${own}, and have no line.`}` : "";
-  byId("flow-count").textContent = drawn + rest;
+  const further = beyond ? ` ${whole.format(beyond)} (${share(beyond, all)}) work in ${zones}, and have no line.` : "";
+  byId("flow-count").textContent = drawn + rest + further;
 }
 
 function legendEntry(label, style, className = "") {

@@ -120,7 +120,8 @@ def test_without_lodes_categories(british_exports: Path) -> None:
         british_exports / "lodes" / "README.txt"
     ).read_text(encoding="utf-8")
     alike: Any = SimpleNamespace(
-        release=SimpleNamespace(rows={"main": None}), counts=["S000", "SA01", "SEX_f", "SIZE_1"]
+        release=SimpleNamespace(rows={"main": None}, geography=SimpleNamespace(external_workplaces={})),
+        counts=["S000", "SA01", "SEX_f", "SIZE_1"],
     )
     assert _remarks(alike, {})[-1].endswith("LODES does not have: SEX_f, SIZE_1.")
 

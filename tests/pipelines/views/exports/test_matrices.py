@@ -113,7 +113,9 @@ def source_of(zones: list[str], flows: pd.DataFrame) -> Any:
     """What `write_omx` needs of a `Source` with these codes and flows."""
     codes = np.array(zones, object)
     source: Any = SimpleNamespace(
-        release=SimpleNamespace(geography=SimpleNamespace(codes=lambda _: codes, external_zones=())),
+        release=SimpleNamespace(
+            geography=SimpleNamespace(codes=lambda _: codes, external_homes=(), external_workplaces={})
+        ),
         home_level="block",
         work_level="block",
         levels={"home": "block", "work": "block"},
