@@ -121,7 +121,7 @@ class ModelTable:
         else:
             target = current.copy()
             self._retarget(target, rows, jobs[rows])
-            factor = target / current
+            factor = _times(target, current)
         _kernels.scale(shares, self.origin_starts, factor)
         return shares
 
@@ -195,11 +195,16 @@ def proportional_fit(current: Float64, weight: Float64, target: Float64) -> Floa
     factor = np.ones(target.size)
     for _ in range(_ROUNDS):
         # The shares of a destination add to 1 again: a number of each row, so that no share is written.
-        step = target / (factor * ((weight / (current @ factor)) @ current))
+        step = _times(target, factor * ((weight / (current @ factor)) @ current))
         if np.abs(step - 1.0).max() < _REACHED:
             break
         factor *= step
     return factor
+
+
+def _times(target: Float64, current: Float64) -> Float64:
+    """Return by what to multiply to get from the one to the other; 1 where nobody can live."""
+    return np.asarray(np.divide(target, current, out=np.ones(target.shape), where=current > 0))
 
 
 def _worth(group: Int, flow: Float64, variance: Float64, groups: int) -> Float64:

@@ -144,8 +144,8 @@ class _Target(NamedTuple):
         for _ in range(_ROUNDS):
             sums = np.zeros(target.shape)
             np.add.at(sums, (group[:, np.newaxis], column), expected)
-            expected = expected * (target / np.maximum(sums, 1e-300))[group][:, column]
-            expected = _scaled(expected, n)
+            brought = expected * (target / np.maximum(sums, 1e-300))[group][:, column]
+            expected = _scaled(np.where(brought.any(axis=1, keepdims=True), brought, expected), n)
         return expected
 
 
@@ -221,10 +221,15 @@ class _Workplaces:
     def rounded(self, name: str) -> Slots:
         """Return whole jobs, by lots of this name."""
         stream = synth.RunKey.from_seed(_PUBLIC_LOTS).stream(name, 0)
-        in_units = round_flow(self.in_units, self.n, (), (), stream)
+        fewest = self._fewest()
+        above = np.maximum(self.in_units - fewest, 0.0)
+        in_units = fewest + round_flow(above, self.n - fewest.sum(axis=1), (), (), stream)
         parts: list[tuple[Int64, Int32, Int64]] = []
         for unit in self._in_blocks(in_units):
-            counts = round_flow(unit.expected, unit.n, (), (), stream)
+            # What must be there is no part of what lots decide.
+            fewest = self._kept.dense(unit.number, self.kinds.size)[unit.kinds]
+            above = np.maximum(unit.expected - fewest, 0.0)
+            counts = fewest + round_flow(above, unit.n - fewest.sum(axis=1), (), (), stream)
             row, column = np.nonzero(counts)
             parts.append((self.kinds[unit.kinds[row]], self.blocks[unit.blocks][column], counts[row, column]))
         kind, block, count = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -321,8 +326,12 @@ class _Workplaces:
                 cell = np.searchsorted(cuts, np.arange(self._n_units), side="right") - 1
                 scale = fit.rows(place)[0] / np.maximum(np.add.reduceat(prior[place], cuts), 1e-300)
                 prior[place] *= scale[cell]
-        fewest = np.array([self._kept.dense(u, self.kinds.size).sum(axis=1) for u in range(self._n_units)])
-        return _keeping(fewest.T, _scaled(prior, self.n), self.n)
+        return _keeping(self._fewest(), _scaled(prior, self.n), self.n)
+
+    def _fewest(self) -> Int64:
+        """Return how many jobs of each combination each unit has at least."""
+        units = [self._kept.dense(unit, self.kinds.size).sum(axis=1) for unit in range(self._n_units)]
+        return np.stack(units, axis=1)
 
     def _areas_of_units(self, table: JobCounts) -> tuple[Int32, Int64, GeometricParameters] | None:
         """Return the first unit of each area of a table, or of each unit, its counts, and their noise.

@@ -822,6 +822,7 @@ def check_plan(folder: Path, plan: Plan) -> str:
         "a pool is of no domain": all(0 <= pool[-2] < len(cells) for pool in pools),
         "a pool comes twice": len({(*pool[:-4], cells[pool[-2]][0]) for pool in pools}) == len(pools),
         "slots are not in the order of the pools": slots["pool"] == sorted(slots["pool"]),
+        "an external zone has no block": plan.external.keys() <= {*plan.codes},
         "a job is where nobody can work": plan.without_work.isdisjoint(slots["work"]),
         "an area in which nobody can live or work is none": areas.issuperset(
             [*config["geography"]["uninhabited"], *config["geography"]["without_work"]]
@@ -1290,13 +1291,16 @@ def read_release(folder: Path) -> tuple[Document, Plan]:
     if not document["choices"]["workplaces"]:
         return stated, Plan(document, tables)
     columns = ["work", *document["attributes"], "count"]
-    slots = parquet(folder / "measurements" / "slots.parquet", columns).read().to_pydict()
-    counts, kinds = slots["count"], [*zip(*(slots[name] for name in columns[:-1]))]
-    need(
-        min(counts, default=0) > 0 and len({*kinds}) == len(kinds),
-        "slots.parquet: a row is of no job, or twice",
-    )
-    return stated, Plan(document, tables, slots)
+    for name in ("groups", "slots"):  # by the former homes were grouped, the latter are released
+        slots = parquet(folder / "measurements" / f"{name}.parquet", columns).read().to_pydict()
+        counts, kinds = slots["count"], [*zip(*(slots[name] for name in columns[:-1]))]
+        good = min(counts, default=0) > 0 and len({*kinds}) == len(kinds)
+        need(good, f"{name}.parquet: a row is of no job, or twice")
+        plan = Plan(document, tables, slots)
+        good = {*plan.codes} - plan.without_work >= {*slots["work"]}
+        good &= all({*slots[name]} <= {*codes} for name, codes in plan.attributes.items())
+        need(good, f"{name}.parquet: a job is where nobody can work, or of no category of the plan")
+    return stated, plan
 
 
 # --- data (docs/formats.md, Data)

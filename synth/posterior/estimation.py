@@ -603,8 +603,11 @@ def _expected_row(share, jobs, factors, start, which, cell, r, row):  # type: ig
     if total > 0.0:
         for c in range(row.size):
             row[c] *= jobs / total
-    else:
-        row[:] = jobs / row.size
+    else:  # factors of several tables leave nobody anywhere
+        for c in range(row.size):
+            total += share[c]
+        for c in range(row.size):
+            row[c] = share[c] * jobs / total
 
 
 @_compiled

@@ -171,7 +171,10 @@ def _words(stream: WordStream, size: int) -> Int64:
 @_compiled
 def _in_parts(expected, n, mass):  # type: ignore[no-untyped-def]
     """Hold expectations in parts of one job, rows with their exact sums."""
+    mass[:] = 0
     for r in range(n.size):
+        if n[r] == 0:
+            continue
         total = expected[r].sum()
         running, before = 0.0, 0
         for c in range(expected.shape[1]):

@@ -13,6 +13,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 import pipelines
+from geo_data.geography import Geography
 from helpers import freeze, same_key
 
 from .helpers import BUCKET, SECRETS, Configs, Table, seeded
@@ -75,8 +76,37 @@ def last_year(microdata: dict[str, Path], tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(scope="session")
+def elsewhere(
+    microdata: dict[str, Path],
+    microdata_jobs: Callable[..., Table],
+    config_tables: dict[str, Any],
+    small_geography: Geography,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Table:
+    """Microdata of which some work at home or abroad; a tract where nobody can live, in which some do."""
+    jobs = pd.read_parquet(microdata["parquet"])
+    row = np.arange(len(jobs))
+    jobs["toil"] = np.where(row % 7 == 0, "HOME", np.where(row % 31 == 0, "ABRD", jobs["toil"]))
+    path = tmp_path_factory.mktemp("elsewhere") / "jobs.parquet"
+    tract, block = str(small_geography.codes("trct")[1]), str(small_geography.blocks[0])
+    jobs[jobs["toil"] != block].to_parquet(path, index=False)
+    return {
+        **microdata_jobs(str(path)),
+        "auxiliary": [of for of in config_tables["auxiliary"] if "trct" not in of.values()],
+        "geography.external_workplaces": {"HOME": "at home", "ABRD": "abroad"},
+        "geography.uninhabited": [tract],
+        "geography.without_work": [block],
+    }
+
+
+@pytest.fixture(scope="session")
 def inputs(
-    microdata_jobs: Callable[..., Table], zones: Table, strips: Table, blurred: Path, last_year: Path
+    microdata_jobs: Callable[..., Table],
+    zones: Table,
+    strips: Table,
+    elsewhere: Table,
+    blurred: Path,
+    last_year: Path,
 ) -> dict[str, Table]:
     """The changes of a configuration by which kinds of releases read other files."""
     return {
@@ -84,6 +114,7 @@ def inputs(
         "microdata": microdata_jobs("parquet"),
         "zones": zones,
         "strips": strips,
+        "elsewhere": elsewhere,
         "workplaces": {"workplaces": {"file": str(blurred)}},
         "last year": {**microdata_jobs("parquet"), "workplaces": {"file": str(last_year), "count": "jobs"}},
     }

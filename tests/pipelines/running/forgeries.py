@@ -81,6 +81,12 @@ def rows(check: str, kind: str, change: Callable[[pa.Table], pa.Table]) -> Forge
     return changed, check
 
 
+def moved_to(table: pa.Table, side: str, code: str) -> pa.Table:
+    """All jobs of the last pair of home and work are elsewhere."""
+    codes = table[side].to_pylist()
+    return table.set_column(table.column_names.index(side), side, pa.array([*codes[:-1], code]))
+
+
 def moved_home(table: pa.Table) -> pa.Table:
     """One job whose home is in another county."""
     homes = table["h_geocode"].to_pandas()

@@ -39,6 +39,7 @@ from .forgeries import (
     missing,
     more_folders,
     moved_homes,
+    moved_to,
     no_part,
     noisy,
     not_of_the_plan_either,
@@ -163,6 +164,14 @@ _OTHER_FILES |= {
     "parquet alone",
 }
 
+CLOSED_AREAS = (
+    planned("plan", "configuration.geography.uninhabited", []),
+    planned("plan", "configuration.geography.uninhabited", ["nowhere"]),
+    planned("plan", "configuration.geography.without_work", ["nowhere"]),
+    planned("plan", "configuration.geography.external_workplaces", {}),
+    planned("plan", "configuration.geography.external_workplaces.MOON", "on the moon"),
+    rows("data", "od", lambda table: moved_to(table, "h_geocode", "HOME99999999999")),
+)
 TRACT_AGES = measured("trct", "age")
 BY_TRACT = {"kind": "partition", "name": "parts st:0", "partition": "trct", "parts": 6}
 BY_TRACT |= {"words": "", "symbols": ""}
@@ -440,6 +449,32 @@ KINDS = [
         RECORDS,
         Choices("trct", 8, (), cell_level="trct", workplaces=OF_WORKPLACES),
         certificate={"protects": "record", "released_exactly": None},
+    ),
+    Kind(
+        "elsewhere",
+        "elsewhere",
+        BLOCKS,
+        Choices("trct", 8, (), cell_level="tabblk2010", tables=(TRACT_AGES,)),
+        certificate={"protects": "home"},
+        forgeries=CLOSED_AREAS,
+    ),
+    Kind(
+        "records elsewhere",
+        "elsewhere",
+        RECORDS,
+        Choices("trct", 8, (), cell_level="trct", tables=(TRACT_AGES,), workplaces=OF_WORKPLACES),
+        certificate={"protects": "record", "released_exactly": None},
+        forgeries=(
+            *CLOSED_AREAS,
+            measured_file("plan", "groups.parquet", lambda table: table.drop_columns("age")),
+            measured_file("plan", "groups.parquet", lambda table: moved_to(table, "work", "nowhere")),
+            (without_file("measurements/groups.parquet"), "plan"),
+        ),
+        not_for_verify_py=(
+            measured_file("measurements", "groups.parquet", fewer_jobs),
+            measured_file("measurements", "groups.parquet", job_of_another_kind),
+            measured_file("measurements", "groups.parquet", lambda table: table[1:]),
+        ),
     ),
     Kind(
         "parquet alone",
