@@ -144,14 +144,18 @@ class WorkplaceShares:
         if of.home is not None:
             return 0.0
         cells = self._cells(of.work, of.attributes)
-        precision = sum(
-            cells / (_variance(epsilon * share) * self._cells(work, by) * homes)
+        told = [
+            (1 / (_variance(epsilon * share) * number), number)
             for work, by, homes, share in self._counted(choices)
             if {*of.attributes} <= {*by} and self._divides(work, of.work)
-        )
-        if not precision:
+            for number in [self._cells(work, by) * homes / cells]  # of which one that is lost is the sum
+        ]
+        if not told:
             return 1.0
-        return min(1.0, cells * math.sqrt(2 / math.pi / precision) / 2 / len(self.slots))
+        # Noise of one count is near 0 more often than that of a sum, of the same variance.
+        usual = 1 / math.sqrt(2) if max(told)[1] <= 1 else math.sqrt(2 / math.pi)
+        off = usual / math.sqrt(sum(precision for precision, _ in told))
+        return min(1.0, cells * off / 2 / len(self.slots))
 
     def _counted(self, choices: Choices) -> Iterator[tuple[str | None, tuple[str, ...], float, Fraction]]:
         """Yield the work areas and attributes of every measured table, its cells of homes, and its share."""
