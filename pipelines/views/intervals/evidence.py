@@ -67,6 +67,11 @@ class JobDraws:
                 f"{release.public}: it {reason}, so how many jobs were counted is confidential, and there "
                 "are no intervals of them"
             )
+        if plan.geography.nobody_lives.any():
+            raise PublicReleaseError(
+                f"{release.public}: it has areas where nobody can live, or work without a place, and a draw "
+                "would have homes there; there are no intervals of such releases yet"
+            )
         self.plan, geography, policy = plan, plan.geography, plan.policy
         slots, levels = plan.pools.slots, [*geography.levels, geography.block_level]
         self.tables = workload_of(plan).tables

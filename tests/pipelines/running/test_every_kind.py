@@ -148,7 +148,10 @@ def test_readers_take_it(release: Release, tmp_path: Path) -> None:
     opened = pipelines.open_release(release.public)
     page = (release.public / "attackers.md").read_text(encoding="utf-8")
     assert pipelines.attackers(release.public).text() == page
-    if release.certificate.presence is None:
+    if opened.geography.nobody_lives.any() and release.certificate.presence is None:
+        with pytest.raises(PublicReleaseError, match="no intervals of such releases yet"):
+            opened.write_intervals(tmp_path / "intervals", draws=19)
+    elif release.certificate.presence is None:
         draws = opened.write_intervals(tmp_path / "intervals", draws=19)["draws"]
         drawn = opened.draws(draws).implicates("trct", "tabblk2010").groupby("work")
         jobs = np.bincount(release.plan.pools.slots.work)
