@@ -48,13 +48,31 @@ class JobCounts(NamedTuple):
     known: NDArray[np.bool_]
     variance: float
 
+    def parts(
+        self, by: tuple[str, ...], area: Int64, categories: Mapping[str, tuple[str, ...]]
+    ) -> tuple[NDArray[np.bool_], tuple[Int64, Int64]] | None:
+        """Return which counts are of jobs in other cells, and of which: combination of `by`, and area.
+
+        None if a cell of this table is in several of these.
+        """
+        inside = (self.area >= 0) & (area >= 0)
+        area_of = np.full(self.counts.shape[1], -1)
+        area_of[self.area[inside]] = area[inside]
+        if not {*by} <= {*self.by} or not np.array_equal(area_of[self.area[inside]], area[inside]):
+            return None
+        codes = codes_of(np.arange(self.counts.shape[0]), {name: categories[name] for name in self.by})
+        group = combined({name: codes[name] for name in by}, categories, self.counts.shape[0])
+        known = self.known & (area_of >= 0)
+        row, column = np.nonzero(known)
+        return known, (group[row], area_of[column])
+
 
 def counted_workplaces(plan: ReleasePlan, noisy: Sequence[Int64]) -> list[JobCounts]:
     """Return the noisy counts of every table of workplaces."""
     counted = []
     for counts, measured, table in zip(noisy, plan.workplaces, plan.numeric.workplaces, strict=True):
         rows = counts.reshape(-1, measured.areas)
-        area = _units(plan, measured.choice.work)
+        area = units_of_blocks(plan, measured.choice.work)
         known = np.ones(rows.shape, np.bool_)
         counted.append(JobCounts(measured.choice.by, area, rows, known, table.parameters.variance))
     return counted
@@ -73,7 +91,7 @@ def counted_homes(grouped: ReleasePlan, of_homes: Sequence[Cells]) -> list[JobCo
             combined(pools.strata, categories, place.size),
         ),
         *(
-            (groups.choice.by, _units(grouped, groups.choice.work), *groups.areas_and_combinations())
+            (groups.choice.by, units_of_blocks(grouped, groups.choice.work), *groups.areas_and_combinations())
             for groups in grouped.secondary
         ),
     ]
@@ -111,26 +129,20 @@ def _corrected(
     fine: JobCounts, coarse: JobCounts, categories: Mapping[str, tuple[str, ...]]
 ) -> JobCounts | None:
     """Return the counts of a table corrected by another's; None unless cells of that consist of its cells."""
-    inside = (fine.area >= 0) & (coarse.area >= 0)
-    area = np.full(fine.counts.shape[1], -1)
-    area[fine.area[inside]] = coarse.area[inside]
-    if not {*coarse.by} <= {*fine.by} or not np.array_equal(area[fine.area[inside]], coarse.area[inside]):
+    parts = fine.parts(coarse.by, coarse.area, categories)
+    if parts is None:
         return None
-    codes = codes_of(np.arange(fine.counts.shape[0]), {name: categories[name] for name in fine.by})
-    group = combined({name: codes[name] for name in coarse.by}, categories, fine.counts.shape[0])
-    known = fine.known & (area >= 0) & coarse.known[group][:, area]
-    row, column = np.nonzero(known)
-    cell = group[row], area[column]
+    known, cell = parts
     sums, size = np.zeros(coarse.counts.shape, np.int64), np.zeros(coarse.counts.shape, np.int64)
     np.add.at(sums, cell, fine.counts[known])
     np.add.at(size, cell, 1)
     part = np.rint(_PARTS * fine.variance / (size * fine.variance + coarse.variance)).astype(np.int64)
+    moved = ((part * (coarse.counts - sums))[cell] + _PARTS // 2) // _PARTS  # floats decide nothing
     counts = fine.counts.copy()
-    counts[known] += ((part * (coarse.counts - sums))[cell] + _PARTS // 2) // _PARTS  # floats decide nothing
+    counts[known] += np.where(coarse.known[cell], moved, 0)
     usual = float(size[size > 0].mean()) if known.any() else 1.0
     others = (usual - 1) * fine.variance + coarse.variance
-    variance = fine.variance * others / (fine.variance + others)
-    return fine._replace(counts=counts, variance=variance)
+    return fine._replace(counts=counts, variance=fine.variance * others / (fine.variance + others))
 
 
 def largest_slots(slots: Slots, groups: Sequence[JobCounts]) -> tuple[Int64, Int64]:
@@ -147,7 +159,7 @@ def largest_slots(slots: Slots, groups: Sequence[JobCounts]) -> tuple[Int64, Int
     return kind[largest], alike.work[largest].astype(np.int64)
 
 
-def _units(plan: ReleasePlan, level: str | None) -> Int64:
+def units_of_blocks(plan: ReleasePlan, level: str | None) -> Int64:
     """Return the unit of a level that each block is in."""
     if level is None:
         return np.zeros(plan.geography.n_blocks, np.int64)
