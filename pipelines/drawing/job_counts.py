@@ -48,6 +48,12 @@ class JobCounts(NamedTuple):
     known: NDArray[np.bool_]
     variance: float
 
+    def inside(self, blocks: NDArray[np.integer]) -> JobCounts:
+        """Return the counts of areas that have one of some blocks."""
+        known = np.zeros(self.known.shape, np.bool_)
+        known[:, self.area[blocks]] = True
+        return self._replace(counts=np.where(known, self.counts, 0), known=known)
+
     def parts(
         self, by: tuple[str, ...], area: Int64, categories: Mapping[str, tuple[str, ...]]
     ) -> tuple[NDArray[np.bool_], tuple[Int64, Int64]] | None:

@@ -110,7 +110,7 @@ def _again(
 ) -> _Workplaces:
     groups = counted_homes(grouped, of_homes)
     kept = _Kept(groups, *largest_slots(grouped.pools.slots, groups))
-    return _Workplaces(plan, [*counted_workplaces(plan, noisy), *groups], kept)
+    return _Workplaces(plan, counted_workplaces(plan, noisy), kept)
 
 
 class _Kept(NamedTuple):
@@ -188,16 +188,22 @@ class _Workplaces:
         Expected jobs of each combination in each unit of the public model that has such blocks.
     """
 
-    def __init__(self, plan: ReleasePlan, counted: Sequence[JobCounts], kept: _Kept = _NO_GROUPS) -> None:
+    def __init__(self, plan: ReleasePlan, of_work: Sequence[JobCounts], kept: _Kept = _NO_GROUPS) -> None:
         geography, slots = plan.geography, plan.pools.slots
-        self._plan, self._categories, self._counted = plan, slots.categories, counted
+        self._plan, self._categories = plan, slots.categories
         self.blocks = np.flatnonzero(~geography.nobody_works).astype(np.int32)
         _, first, self._unit = np.unique(
             geography.unit_of(plan.level, self.blocks), return_index=True, return_inverse=True
         )
         self._n_units, self._ends = first.size, np.append(first, self.blocks.size)
-        n = self._sizes()
-        self._counted = reconciled(counted, self._categories)
+        n = self._sizes(of_work)
+        if kept.groups:
+            # Counts of areas without a group are of jobs that go elsewhere, and of noise.
+            pools = kept.groups[0]
+            some = np.flatnonzero(pools.known.any(axis=0))
+            inside = np.flatnonzero(np.isin(pools.area, some))
+            of_work = [*(table.inside(inside) for table in of_work), *kept.groups]
+        self._counted = reconciled(of_work, self._categories)
         if kept.groups:
             fewest = np.bincount(kept.combination, minlength=n.size)
             n = np.where(fewest > 0, np.maximum(n, fewest), 0)
@@ -255,14 +261,14 @@ class _Workplaces:
             for unit in self._in_blocks(in_units)
         )
 
-    def _sizes(self) -> Int64:
+    def _sizes(self, of_work: Sequence[JobCounts]) -> Int64:
         """Return whole jobs of every combination, from the tables of workplaces that tell them apart.
 
         Their sum follows from all of these tables. Tables of homes do not count those who are in no group.
         """
-        self.kinds = np.arange(self._counted[0].counts.size)
+        self.kinds = np.arange(of_work[0].counts.size)
         sums, counts, variances, of_counts = [], [], [], []
-        for table in self._counted[: len(self._plan.workplaces)]:
+        for table in of_work:
             sums.append(table.counts.sum(keepdims=True).ravel())
             variances.append(table.variance * table.counts.size)
             if {*table.by} == {*self._categories}:

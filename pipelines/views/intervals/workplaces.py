@@ -2,8 +2,8 @@
 
 What an area has of a kind of jobs is told by every measured table whose cells add up to it, of workplaces and
 of homes: each sum is the true number with the noise of these cells. An interval of 90 % goes 1.645 standard
-deviations to each side of their mean by precision. Nothing is expected in it but noise, whose law is known; the
-released number, for which more is expected, need not be in it.
+deviations to each side of their mean by precision. Nothing is expected in it but noise, whose law is known;
+the released number, for which more is expected, need not be in it.
 """
 
 from __future__ import annotations
