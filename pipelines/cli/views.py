@@ -156,14 +156,16 @@ def intervals_command(public: Path, to: Path | None, draws: int) -> None:
 
     And a file of posterior draws, from which any sum of areas has its interval (`Release.draws` in
     Python, --intervals of `odsynth map` and `odsynth export`). Only the public folder is read; everybody gets
-    the same draws.
+    the same draws. Of a release that protects whole records, intervals are of jobs by workplace, and there
+    are no draws.
     """
     from pipelines.views.intervals.reading import COVERAGE_WORDS
 
-    made = pipelines.open_release(public).write_intervals(to, draws=draws, progress=counter())
+    release = pipelines.open_release(public)
+    made = release.write_intervals(to, draws=draws, progress=counter())
     for kind, path in made.items():
         click.echo(f"{path}: {kind}, {path.stat().st_size / 1e6:.2f} MB")
-    for line in COVERAGE_WORDS:
+    for line in () if release.plan.workplaces else COVERAGE_WORDS:
         click.echo(line)
 
 

@@ -200,8 +200,7 @@ class _Workplaces:
         if kept.groups:
             # Counts of areas without a group are of jobs that go elsewhere, and of noise.
             pools = kept.groups[0]
-            some = np.flatnonzero(pools.known.any(axis=0))
-            inside = np.flatnonzero(np.isin(pools.area, some))
+            inside = np.flatnonzero(np.isin(pools.area, np.flatnonzero(pools.known.any(axis=0))))
             of_work = [*(table.inside(inside) for table in of_work), *kept.groups]
         self._counted = reconciled(of_work, self._categories)
         if kept.groups:

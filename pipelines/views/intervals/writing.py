@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from geo_data.arguments import PathLike, path_of
 from geo_data.geography import Geography
+from pipelines.plans.measured import table_in_words
 from pipelines.plans.workload import Table
 from pipelines.storage.durable import whole_folder
 from pipelines.storage.progress import Progress
@@ -28,6 +29,7 @@ from pipelines.views.intervals.reading import (
     PosteriorDraws,
     public_key,
 )
+from pipelines.views.intervals.workplaces import WorkplaceIntervals
 from pipelines.views.pages import render
 from pipelines.views.release import Release
 
@@ -50,6 +52,8 @@ def write_intervals(
     check_target(to, release.public, new=True)
     to.parent.mkdir(parents=True, exist_ok=True)
     done = progress or (lambda _, __: None)
+    if release.plan.workplaces:
+        return _write_workplaces(release, to, done)
     _log.info("Drawing how far homes may be from the public model ...")
     jobs = JobDraws(release, draws, public_key(release), done)
     with whole_folder(to, mode=None) as new_folder:
@@ -66,6 +70,26 @@ def write_intervals(
         (new_folder / README).write_text(_readme(release, jobs, draws, tables), encoding="utf-8")
     names = {"draws": DRAWS_FILE} | tables | {"read-me": README}
     return {kind: to / name for kind, name in names.items()}
+
+
+def _write_workplaces(release: Release, to: Path, done: Progress) -> dict[str, Path]:
+    """Write intervals of jobs by workplace, of a release of whole records."""
+    intervals = WorkplaceIntervals(release)
+    tables = [*intervals.tables()]
+    names = {}
+    with whole_folder(to, mode=None) as new_folder:
+        for i, (level, by) in enumerate(tables):
+            words = table_in_words(None, level, by)
+            names[words] = (
+                f"{'_'.join(['jobs', *filter(None, [level]), *(f'by_{name}' for name in by)])}.csv.gz"
+            )
+            intervals.jobs(level, by).to_csv(
+                new_folder / names[words], index=False, lineterminator="\n", compression=_GZIP
+            )
+            done(i + 1, len(tables))
+        text = render("intervals_of_workplaces.txt", certificate=release.certificate, tables=names)
+        (new_folder / README).write_text(f"{text}\n", encoding="utf-8")
+    return {kind: to / name for kind, name in {**names, "read-me": README}.items()}
 
 
 _GZIP = {"method": "gzip", "compresslevel": 6, "mtime": 0}

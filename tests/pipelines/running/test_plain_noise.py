@@ -6,10 +6,12 @@ from pathlib import Path
 from types import ModuleType
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from helpers import ROOT, load, same_key
 from pipelines import run
+from pipelines.plans.measured import table_in_words
 
 
 @pytest.fixture
@@ -29,6 +31,29 @@ def test_less_is_lost_than_by_plain_noise(
     release = run(config.with_out(tmp_path / "release"), key=same_key())
     of_release, of_noise = np.transpose(benchmark.losses(release, config, 7))
     assert 0 < of_release.mean() < of_noise.mean()
+
+
+def test_intervals_of_jobs_by_workplace_hold_the_truth_nine_times_of_ten(
+    benchmark: ModuleType, clean_source: object, tmp_path: Path
+) -> None:
+    """Of the generated census: of all its areas and kinds of work, by mode and occupation."""
+    config = benchmark.region("census", tmp_path)
+    release = run(config, key=same_key())
+    true, geography, categories = benchmark.true_jobs(release, config), release.geography, release.categories
+    files = release.write_intervals(tmp_path / "intervals")
+    held = []
+    for level, by in (("town", ()), ("zone", ()), ("town", ("occupation",)), ("zone", ("mode",))):
+        table = pd.read_csv(files[table_in_words(None, level, by)], dtype={"work": "str"})
+        told = table[table["low"].notna()]
+        keys = {"work": geography.codes(level)[geography.unit_of(level, true.work)]}
+        keys |= {name: np.array(categories[name], object)[true.attributes[name]] for name in by}
+        counts = pd.DataFrame(keys).groupby([*keys]).size().rename("true")
+        both = told.set_index([*keys]).join(counts).fillna({"true": 0})
+        held.append((both["low"] <= both["true"]) & (both["true"] <= both["high"]))
+        assert table["S000"].sum() == len(release.plan.pools.slots)
+        assert (told["high"] - told["low"]).mean() < {"town": 300, "zone": 150}[level]
+    assert 0.85 < np.concatenate(held).mean() < 0.97
+    assert "90 times of 100" in files["read-me"].read_text(encoding="utf-8")
 
 
 def test_modes_of_large_work_areas_are_within_two_points(
