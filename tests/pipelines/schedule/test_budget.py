@@ -292,7 +292,7 @@ def test_a_share_is_what_a_person_with_several_records_may_cost(
     config_tables: dict[str, Any], microdata_jobs: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
     """Each record asks for so much less; what is shown and what would be taken up again count the person."""
-    jobs = {"jobs": microdata_jobs("csv")["jobs"] | {"records_per_worker": 2}}
+    jobs = microdata_jobs("csv", records_per_worker=2)
     world = Office(tmp_path / "office", with_values(config_tables, jobs), epsilon="24", delta="3e-5")
     text = SCHEDULE.replace('"jobs.file" = "jobs/{year}.csv.gz"\n', "")
     world.write(ri="shares = 3\n" + text)
