@@ -39,7 +39,9 @@ class Office:
         for made in (self.calendar, folder / "jobs"):
             made.mkdir(parents=True)
         table = {"file": "ledger.sqlite", "data_set": "jobs", "epsilon": "8", "delta": "1e-5"} | ledger
-        changed = with_values(tables, {"privacy": {"epsilon": "8", "delta": "1e-5"}, "ledger": table})
+        changed = with_values(
+            tables, {"privacy": {"protects": "home", "epsilon": "8", "delta": "1e-5"}, "ledger": table}
+        )
         (folder / "base.toml").write_text(tomlkit.dumps(changed))
         self.write(ri=SCHEDULE)
         self.deliver(2021, 2022, 2023)
