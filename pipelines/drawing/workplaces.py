@@ -292,13 +292,10 @@ class _Workplaces:
         """Fit jobs of combinations in units to noisy counts of units and larger areas."""
         prior = np.empty((self.kinds.size, self._n_units))
         for unit in range(self._n_units):
-            known = (
-                self._public.dense(unit, self.kinds.size).sum(axis=1)
-                if self._listed
-                else self._of_units[unit]
-            )
-            possible = self._possible(unit)
-            prior[:, unit] = np.where(possible.any(axis=1), _ANYWHERE * possible.shape[1] + known, 0.0)
+            possible, jobs = self._possible(unit), self._of_units[unit] * np.ones(self.kinds.size)
+            if self._listed:
+                jobs = self._public.dense(unit, self.kinds.size).sum(axis=1)
+            prior[:, unit] = np.where(possible.any(axis=1), _ANYWHERE * possible.shape[1] + jobs, 0.0)
         tables: list[MeasuredTable] = []
         counts: list[Int64] = []
         member: list[NDArray[np.intp]] = []
@@ -358,11 +355,13 @@ class _Workplaces:
         return np.arange(self._n_units, dtype=np.int32), values.T, GeometricParameters.of_variance(variance)
 
     def _units_of_areas(self, table: JobCounts) -> Int64 | None:
-        """Return the unit of each area of a table, -1 of one without work; None if one is in several."""
+        """Return the unit of each area of a table, -1 where nothing is known; None if one is in several."""
         area = table.area[self.blocks]
         unit = np.full(table.counts.shape[1] + 1, -1)  # the last one of blocks that are in no area
         unit[area] = self._unit
-        return unit[:-1] if np.array_equal(unit[area[area >= 0]], self._unit[area >= 0]) else None
+        if not np.array_equal(unit[area[area >= 0]], self._unit[area >= 0]):
+            return None
+        return np.where(table.known.any(axis=0), unit[:-1], -1)
 
     def _in_blocks(self, in_units: Int64) -> Iterator[_Unit]:
         """Yield what is expected in the blocks of each unit that has jobs, given whole jobs in units.

@@ -353,36 +353,27 @@ class ReleasePlan:
         A pool has the cells that the pool of its work block and categories has here; one that is none here
         has those of the smallest pool of its destination unit.
         """
-        numeric, pools = self.numeric, build_pools(slots, self.geography, self.pools.pooling, self.policy)
+        pools = build_pools(slots, self.geography, self.pools.pooling, self.policy)
         tables = group_jobs(self.choices.tables, slots, self.geography, self.policy)
-        plan = replace(
-            self,
-            pools=pools,
-            secondary=tables,
-            numeric=replace(
-                numeric,
-                pools=synth.Pools(pools.n, pools.n, self._domains_of(pools)),
-                pool_class=np.zeros(pools.n.size, np.int32),
-                secondary=tuple(groups.table for groups in tables),
-            ),
-        )
-        vars(plan).update(destinations=self.destinations)
-        return plan
+        return self._grouped(pools, self._domains_of(pools), tables)
 
     def with_jobs(self, slots: Slots) -> ReleasePlan:
         """Return the plan of other slots, with the same pools and groups, each of which has one at least."""
-        numeric, pools = self.numeric, self.pools.sized(slots, self.geography)
+        pools = self.pools.sized(slots, self.geography)
         tables = tuple(groups.sized(slots) for groups in self.secondary)
-        plan = replace(
-            self,
-            pools=pools,
-            secondary=tables,
-            numeric=replace(
-                numeric,
-                pools=synth.Pools(pools.n, pools.n, numeric.pools.domain),
-                secondary=tuple(groups.table for groups in tables),
-            ),
+        return self._grouped(pools, self.numeric.pools.domain, tables)
+
+    def _grouped(
+        self, pools: PoolTable, domain: NDArray[np.int32], tables: tuple[MeasuredGroups, ...]
+    ) -> ReleasePlan:
+        """Return the plan of other pools and groups."""
+        numeric = replace(
+            self.numeric,
+            pools=synth.Pools(pools.n, pools.n, domain),
+            pool_class=np.zeros(pools.n.size, np.int32),
+            secondary=tuple(groups.table for groups in tables),
         )
+        plan = replace(self, pools=pools, secondary=tables, numeric=numeric)
         vars(plan).update(destinations=self.destinations)
         return plan
 
