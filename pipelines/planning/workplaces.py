@@ -162,14 +162,11 @@ class WorkplaceShares:
         for table in (*choices.workplaces, *choices.tables):
             homes = 1.0 if table.home is None else self.geography.n_units(table.home)
             yield table.work, table.by, homes, table.share
+        if choices.cell_level is None:  # then cells depend on how many jobs a pool has, which noise of
+            return  # workplaces has wrong: what such a plan saves there it loses in flows
         share = 1 - sum((table.share for table in (*choices.workplaces, *choices.tables)), Fraction(0))
         work = self.geography.block_level if choices.pool_below <= 1 else choices.pool_level
-        if choices.cell_level is not None:
-            homes = self.geography.n_units(choices.cell_level)
-        else:  # about as many as there are jobs in a pool for the jobs that a cell is for
-            jobs = len(self.slots) / self._cells(work, choices.pool_by)
-            homes = min(max(1.0, jobs / choices.threshold(max(1.0, jobs))), self.geography.n_blocks)
-        yield work, choices.pool_by, homes, share
+        yield work, choices.pool_by, self.geography.n_units(choices.cell_level), share
 
     def _cells(self, level: str | None, attributes: Sequence[str]) -> int:
         """Return in how many areas jobs are expected, times combinations of categories."""
