@@ -162,8 +162,10 @@ class WorkplaceShares:
         for table in (*choices.workplaces, *choices.tables):
             homes = 1.0 if table.home is None else self.geography.n_units(table.home)
             yield table.work, table.by, homes, table.share
-        if choices.cell_level is None:  # then cells depend on how many jobs a pool has, which noise of
-            return  # workplaces has wrong: what such a plan saves there it loses in flows
+        # Else cells depend on how many jobs a pool has, which the first estimate has wrong: what a plan saves
+        # in tables of workplaces then, it loses in flows.
+        if choices.cell_level is None:
+            return
         share = 1 - sum((table.share for table in (*choices.workplaces, *choices.tables)), Fraction(0))
         work = self.geography.block_level if choices.pool_below <= 1 else choices.pool_level
         yield work, choices.pool_by, self.geography.n_units(choices.cell_level), share
