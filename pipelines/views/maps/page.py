@@ -139,6 +139,7 @@ def _page(
     return Template(_text("page.html")).substitute(
         policy=_policy(library_script, script, fetches=one_file is not None),
         title=title,
+        drawn="homes, workplaces and attributes" if release.certificate.protects == "record" else "homes",
         version=html.escape(version("odsynth")),
         library_version=library_version.group(1) if library_version else "",
         licence=html.escape(_without_addresses(library["LICENSE.txt"])).replace("--", "- -"),
