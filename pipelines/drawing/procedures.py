@@ -175,12 +175,16 @@ class Estimation(Procedure):
         key: synth.RunKey,
         again: Again | None = None,
         done: Done = lambda: None,
+        *,
+        noisy: bool = True,
     ) -> tuple[ReleasePlan, Homes]:
-        """Draw homes from counts of records, of which there may be others than slots.
+        """Draw homes from counts of records, of which there may be others than slots; noisy or true ones.
 
         Where slots are estimated `again`, parts are all pools. Returned is the plan with the slots that the
         homes are of, too.
         """
+        if not noisy:
+            return self._without_noise.draw_records(parts, records, key, again, done)
         plan, rows = self.plan, self._layout.rows(parts)
         pools = PoolFinder(plan.pools, plan.geography).find(records)
         groups: list[NDArray[np.integer]] = [pools, *(table.find(records) for table in plan.secondary)]
@@ -188,24 +192,14 @@ class Estimation(Procedure):
         for table, chosen, group in zip(rows.measured, rows.chosen, groups, strict=True):
             position, there = find_keys(chosen, group)
             counts.append(count_cells(table, position[there].astype(np.int32), records.home[there]))
-        noisy = _measured(rows, counts, key, 0)
+        measured = _measured(rows, counts, key, 0)
         done()
         if again is None:
-            return plan, self._draw_from(rows, noisy, key, 0, done)[0]
-        resized = Estimation(again(plan, noisy))
+            return plan, self._draw_from(rows, measured, key, 0, done)[0]
+        resized = Estimation(again(plan, measured))
         rows = resized._layout.rows(parts)
-        return resized.plan, resized._draw_from(rows, resized._layout.choose(rows, noisy), key, 0, done)[0]
-
-    def draw_records_without_noise(
-        self,
-        parts: Sequence[slice],
-        records: JobRecords,
-        key: synth.RunKey,
-        again: Again | None = None,
-        done: Done = lambda: None,
-    ) -> tuple[ReleasePlan, Homes]:
-        """Draw from true counts as from noisy ones."""
-        return self._without_noise.draw_records(parts, records, key, again, done)
+        kept = resized._layout.choose(rows, measured)
+        return resized.plan, resized._draw_from(rows, kept, key, 0, done)[0]
 
     def _draw_from(
         self, rows: JobRows, noisy: Sequence[NDArray[np.int64]], key: synth.RunKey, number: int, done: Done

@@ -41,6 +41,7 @@ from synth.geometric.projection import project
 from synth.posterior.counts import expect_anywhere, least_loss, likeliest_deviations, sampled_groups
 from synth.posterior.estimation import Cells, estimate
 from synth.posterior.flows import round_flow
+from synth.randomness import WordStream
 
 Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
@@ -227,14 +228,11 @@ class _Workplaces:
         """Return whole jobs, by lots of this name."""
         stream = synth.RunKey.from_seed(_PUBLIC_LOTS).stream(name, 0)
         fewest = self._fewest()
-        above = np.maximum(self.in_units - fewest, 0.0)
-        in_units = fewest + round_flow(above, self.n - fewest.sum(axis=1), (), (), stream)
+        in_units = _rounded(fewest, self.in_units, self.n, stream)
         parts: list[tuple[Int64, Int32, Int64]] = []
         for unit in self._in_blocks(in_units):
-            # What must be there is no part of what lots decide.
             fewest = self._kept.dense(unit.number, self.kinds.size)[unit.kinds]
-            above = np.maximum(unit.expected - fewest, 0.0)
-            counts = fewest + round_flow(above, unit.n - fewest.sum(axis=1), (), (), stream)
+            counts = _rounded(fewest, unit.expected, unit.n, stream)
             row, column = np.nonzero(counts)
             parts.append((self.kinds[unit.kinds[row]], self.blocks[unit.blocks][column], counts[row, column]))
         kind, block, count = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -418,6 +416,12 @@ class _Workplaces:
         result = np.zeros(expected.shape)
         result[:, order] = counts.reshape(present.size, order.size)
         return result
+
+
+def _rounded(fewest: Int64, expected: Float64, n: Int64, stream: WordStream) -> Int64:
+    """Round rows that add up to n by lots, and to no less than the fewest."""
+    above = np.maximum(expected - fewest, 0.0)
+    return fewest + round_flow(above, n - fewest.sum(axis=1), (), (), stream)
 
 
 def _keeping(fewest: Int64, expected: Float64, n: Int64) -> Float64:

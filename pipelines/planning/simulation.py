@@ -508,15 +508,19 @@ class _RecordTrial(_Trial):
         return sum(1 if name == "public" else 3 for name in draws) + 1
 
     def released(self, done: Callable[[], None]) -> CountedJobs:
-        return self._drawn(self._estimation.draw_records, done)
+        return self._drawn(done)
 
     def without_noise(self, done: Callable[[], None]) -> CountedJobs:
-        return self._drawn(self._estimation.draw_records_without_noise, done)
+        return self._drawn(done, noisy=False)
 
-    def _drawn(
-        self, draw: Callable[..., tuple[ReleasePlan, NDArray[np.int32]]], done: Callable[[], None]
-    ) -> CountedJobs:
-        key = synth.RunKey.from_seed(self._seed)
-        plan, homes = draw(self._parts, self._records, key, self._again, done)
+    def _drawn(self, done: Callable[[], None], *, noisy: bool = True) -> CountedJobs:
+        plan, homes = self._estimation.draw_records(
+            self._parts,
+            self._records,
+            synth.RunKey.from_seed(self._seed),
+            self._again,
+            done,
+            noisy=noisy,
+        )
         slots = plan.pools.slots.take(slots_of(plan, self._parts), [*self._jobs.attributes])
         return jobs_at(self._geography, plan.policy, slots.work, homes, slots.attributes)

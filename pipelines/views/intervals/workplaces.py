@@ -8,7 +8,6 @@ the released number, for which more is expected, need not be in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import prod
 
 import numpy as np
@@ -56,17 +55,14 @@ class WorkplaceIntervals:
         except FormError as error:
             raise PublicReleaseError(f"{public}: {error}") from error
 
-    def tables(self) -> Iterator[tuple[str | None, tuple[str, ...]]]:
-        """Yield levels of work areas, coarse first and the blocks last, each with sets of attributes.
-
-        Those of which a measured table tells: none, and each attribute alone.
-        """
+    @property
+    def tables(self) -> list[tuple[str | None, tuple[str, ...]]]:
+        """Levels of work areas, coarse first and the blocks last, each with no attribute and each alone."""
         geography = self._plan.geography
         names = [(), *((name,) for name in self._plan.pools.slots.categories)]
-        for level in (None, *geography.levels, geography.block_level):
-            yield from ((level, by) for by in names if (self._told(level, by)[1] < np.inf).any())
+        return [(level, by) for level in (None, *geography.levels, geography.block_level) for by in names]
 
-    def jobs(self, level: str | None, by: tuple[str, ...] = ()) -> pd.DataFrame:
+    def jobs(self, level: str | None, by: tuple[str, ...] = ()) -> pd.DataFrame | None:
         """Return the jobs of work areas, by attributes, with the ends of intervals of 90 %.
 
         Parameters
@@ -77,13 +73,17 @@ class WorkplaceIntervals:
 
         Returns
         -------
-        DataFrame
-            ``work`` (code of the area), the attributes, ``S000``, ``low``, ``high``: without ends where no
-            table tells. Areas in which nobody can work have no row.
+        DataFrame or None
+            None if no measured table tells of any of them. Else ``work`` (code of the area), the attributes,
+            ``S000``, ``low``, ``high``: without ends where no table tells. Areas in which nobody can work
+            have no row.
         """
         geography, slots = self._plan.geography, self._plan.pools.slots
+        mean, variance = self._told(level, by)
+        if not (variance < np.inf).any():
+            return None
         alike, times = slots.counted()
-        area, (mean, variance) = units_of_blocks(self._plan, level), self._told(level, by)
+        area = units_of_blocks(self._plan, level)
         codes = {name: alike.attributes[name] for name in by}
         jobs = np.zeros(variance.shape, np.int64)
         np.add.at(jobs, (combined(codes, slots.categories, len(alike)), area[alike.work]), times)

@@ -75,18 +75,14 @@ def write_intervals(
 def _write_workplaces(release: Release, to: Path, done: Progress) -> dict[str, Path]:
     """Write intervals of jobs by workplace, of a release of whole records."""
     intervals = WorkplaceIntervals(release)
-    tables = [*intervals.tables()]
     names = {}
     with whole_folder(to, mode=None) as new_folder:
-        for i, (level, by) in enumerate(tables):
-            words = table_in_words(None, level, by)
-            names[words] = (
-                f"{'_'.join(['jobs', *filter(None, [level]), *(f'by_{name}' for name in by)])}.csv.gz"
-            )
-            intervals.jobs(level, by).to_csv(
-                new_folder / names[words], index=False, lineterminator="\n", compression=_GZIP
-            )
-            done(i + 1, len(tables))
+        for i, (level, by) in enumerate(intervals.tables):
+            if (jobs := intervals.jobs(level, by)) is not None:
+                name = f"{'_'.join(['jobs', *filter(None, [level]), *(f'by_{each}' for each in by)])}.csv.gz"
+                names[table_in_words(None, level, by)] = name
+                jobs.to_csv(new_folder / name, index=False, lineterminator="\n", compression=_GZIP)
+            done(i + 1, len(intervals.tables))
         text = render("intervals_of_workplaces.txt", certificate=release.certificate, tables=names)
         (new_folder / README).write_text(f"{text}\n", encoding="utf-8")
     return {kind: to / name for kind, name in {**names, "read-me": README}.items()}
