@@ -4,8 +4,9 @@ Usage: python benchmarks/plain_noise.py [--draws 3] [--page docs/inputs.md]
 
 Plain noise is what an office could do without a synthetic data set: two-sided geometric noise on every number
 of each table, nonnegative counts, shares of their total. The generated census, Leeds and Rhode Island (a row
-is a job with three attributes) are planned for the default workload, whole records are protected, and what is
-lost is a total variation from the truth, in the mean of some draws. The truth is public or generated.
+is a job with three attributes) are planned for the default workload. Whole records are protected, or homes
+with one attribute. What is lost is a total variation from the truth, in the mean of some draws. The truth is
+public or generated.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from pipelines.views.evaluation.workload_losses import workload_losses
 
 ROOT = Path(__file__).parent.parent
 COMMAND = "python benchmarks/plain_noise.py"
-REGIONS = ("census", "Leeds", "Rhode Island")
+REGIONS = ("census", "census, mode secret", "Leeds", "Rhode Island", "Rhode Island, earnings secret")
 HEAD = ["region", "table", "this release", "plain noise"]
 
 
@@ -59,17 +60,24 @@ def main(draws: int, page: Path | None) -> None:
 
 
 def region(name: str, folder: Path) -> ReleaseConfig:
-    """Return the configuration of a region, at epsilon 2, with whole records protected."""
+    """Return the configuration of a region, at epsilon 2, with whole records or homes and one attribute."""
     if name == "Leeds":
         return pipelines.load_config(ROOT / "examples" / "census.toml").with_out(folder / "out")
-    if name == "census":
-        return pipelines.load_config(demo_inputs(folder, which=CENSUS))
-    return pipelines.parse_config(rhode_island("2", "records"), folder, "records.toml")
+    place, _, secret = name.removesuffix(" secret").partition(", ")
+    path, text = folder / "records.toml", rhode_island("2", "records")
+    if place == "census":
+        path = demo_inputs(folder, which=CENSUS)
+        text = path.read_text(encoding="utf-8")
+    if secret:
+        lines = [line for line in text.splitlines() if not line.startswith(("protects", "expected_jobs"))]
+        begin = lines.index("[privacy]") + 1
+        text = "\n".join([*lines[:begin], f'protects = ["home", "{secret}"]', *lines[begin:]])
+    return pipelines.parse_config(text, path.parent, path.name)
 
 
 def losses(release: Release, config: ReleaseConfig, seed: int) -> list[tuple[float, float]]:
     """Return what a release, and what plain noise, loses in each table of its workload."""
-    workload, geography, categories = workload_of(release.plan), release.geography, release.plan.categories
+    workload, geography, categories = workload_of(release.plan), release.geography, release.categories
     true = true_jobs(release, config)
     of_release = [
         loss
@@ -92,7 +100,7 @@ def losses(release: Release, config: ReleaseConfig, seed: int) -> list[tuple[flo
 
 def true_jobs(release: Release, config: ReleaseConfig) -> CountedJobs:
     """Return the confidential jobs, with the codes of the release's categories."""
-    categories = release.plan.categories
+    categories = release.categories
     parts = job_source(config, release.geography).parts(tuple(categories), categories)
     records = join_records([*parts], tuple(categories))
     return CountedJobs(records.work, records.home, records.attributes)

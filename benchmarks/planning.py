@@ -50,7 +50,7 @@ from pipelines.plans.utility import (
     mean_km,
     total_variation,
 )
-from pipelines.plans.workload import jobs_at, resolve_workload
+from pipelines.plans.workload import CountedJobs, resolve_workload
 from pipelines.running.demo import demo_inputs
 from pipelines.running.run import certify
 from pipelines.storage.progress import ProgressCounter
@@ -159,9 +159,7 @@ def loss(
             model, slots.work, slots.home_part, policy, 100 + seed, named, inputs.concentrations
         )
     drawn = procedure_of(plan).draw(batches(plan), homes, synth.RunKey.from_seed(seed))[0]
-    true, released = (
-        jobs_at(plan.geography, policy, slots.work, origins, attributes) for origins in (homes, drawn)
-    )
+    true, released = (CountedJobs(slots.work, origins, attributes) for origins in (homes, drawn))
     return workload.objective(workload.losses(true, released))
 
 

@@ -30,7 +30,7 @@ from pipelines.config.policies import DistancePolicy
 from pipelines.config.sections import AttributeSettings, PrivacySettings
 from pipelines.planning.public_inputs import read_geography
 from pipelines.plans.plan import policy_of
-from pipelines.plans.workload import jobs_at
+from pipelines.plans.workload import CountedJobs
 from synth.geometric.mechanism import changed_tables, joint_loss
 
 COMMAND = "python benchmarks/policies.py"
@@ -131,10 +131,10 @@ def synth_domains(geography: geo_data.Geography, level: str, policy: synth.Polic
 def lost(subject: Subject, plan: Any, repetitions: int) -> dict[str, float]:
     """Return what draws of a plan lose in each table, and in their weighted mean, on average."""
     origins, slots = subject.true_jobs(plan), plan.pools.slots
-    true = jobs_at(plan.geography, plan.policy, origins.work, origins.home, origins.attributes)
+    true = CountedJobs(origins.work, origins.home, origins.attributes)
     truth = Truth(true, subject.workload)
     found = [
-        truth.losses(jobs_at(plan.geography, plan.policy, slots.work, drawn, slots.attributes))
+        truth.losses(CountedJobs(slots.work, drawn, slots.attributes))
         for drawn in (draw(plan, origins.home) for _ in range(repetitions))
     ]
     names = [*(name for name in found[0] if name != MEAN), MEAN]

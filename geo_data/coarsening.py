@@ -338,12 +338,7 @@ def coarsen(
     any_unit = fixed_cells is not None and bool(
         np.isin(model.geography.starts(model.level), fixed_cells).all()
     )
-    jobs_of_copy = np.maximum(n // policy.copies, 1)
-    octave = (
-        np.floor(np.log2(jobs_of_copy)).astype(np.int64)
-        if fixed_cells is None
-        else np.zeros(n.size, np.int64)
-    )
+    octave = np.floor(np.log2(n)).astype(np.int64) if fixed_cells is None else np.zeros(n.size, np.int64)
     key, parts = unit_of_pool.astype(np.int64) * 64 + octave, policy.n_parts
     keys, domain = np.unique(key * parts + (0 if part is None else part), return_inverse=True)
     of_part, keys = keys % parts, keys // parts
@@ -358,7 +353,6 @@ def coarsen(
         first, last = (np.full_like(first, of_part.size) for _ in range(2))
         first[0], row = 0, np.zeros(of_part.size, np.int64)
     ends = policy.ends(model.geography.n_blocks)
-    copies, n_blocks = policy.copies, model.geography.n_blocks
 
     def cells_of(rows: slice) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.uint8], _Listed]:
         shares = model.shares(needed[rows])
@@ -373,7 +367,7 @@ def coarsen(
             counts, cells_found, doubled = (
                 tree.cuts_once(needed[rows], *limits) if needed.size <= TRIAL else tree.cuts(*limits)
             )
-            if len(grid) == 1 and copies == 1:
+            if len(grid) == 1:
                 return counts, cells_found, doubled, listed
             ends_of = np.cumsum(counts)[:-1]
             at_once = zip(np.split(cells_found, ends_of), np.split(doubled, ends_of), strict=True)
@@ -405,9 +399,9 @@ def coarsen(
             strata.append(stratum)
         # As one array, for a nation's domains are many: in small pieces they would be scattered over memory.
         return (
-            np.array([c.size * copies for c in cuts], np.int64),
-            np.concatenate([np.zeros(0, np.int32), *(policy.in_copies(c, n_blocks) for c in cuts)]),
-            np.concatenate([np.zeros(0, np.uint8), *(s for s in strata for _ in range(copies))]),
+            np.array([c.size for c in cuts], np.int64),
+            np.concatenate([np.zeros(0, np.int32), *cuts]),
+            np.concatenate([np.zeros(0, np.uint8), *strata]),
             listed,
         )
 

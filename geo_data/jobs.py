@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -142,6 +142,13 @@ class Slots:
             {name: self.categories[name] for name in names},
             self.home_part[:1] if self._one_part else self.home_part[rows],
         )
+
+    def without(self, names: Collection[str]) -> Slots:
+        """Return the slots without some attributes, in their order."""
+        if not names:
+            return self
+        kept = [name for name in self.attributes if name not in names]
+        return self.take(np.arange(len(self)), kept).sorted()
 
     def part(self, policy: Policy) -> Int32:
         """Return the part of each home; of `JobRecords` it follows from the home."""

@@ -65,9 +65,8 @@ class MicrodataJobs:
         release have them in this order, however they were listed.
     records_per_worker : int
         The most rows that one worker may have; the unit of the guarantee rests on it. At least 1.
-    policy : Policy
-        Attributes that it makes secret are no attributes of slots, and are read with homes: the home of a
-        record is then its origin (`synth.Policy.origins`).
+    secret : tuple of str
+        Attributes that are no attributes of slots, and are read with homes, as confidential.
     decimal_point : bool
         A point in the number of jobs is a decimal mark, also where it may be one of thousands (1.000).
     reading : Reading, optional
@@ -88,7 +87,7 @@ class MicrodataJobs:
     count: str | None = None
     attributes: tuple[str, ...] = ()
     records_per_worker: int = 1
-    policy: Policy = FULL
+    secret: tuple[str, ...] = ()
     decimal_point: bool = False
     reading: Reading | None = None
 
@@ -142,7 +141,7 @@ class MicrodataJobs:
     def records(self, by: tuple[str, ...] = ()) -> JobRecords:
         """Read the job records with their confidential origins, in the order of the file.
 
-        With any attributes that are not secret. Refused are also worker identifiers that are missing, and
+        With any attributes. Refused are also worker identifiers that are missing, and
         more rows of one worker than `records_per_worker`.
         """
         by = tuple(by)
@@ -164,10 +163,10 @@ class MicrodataJobs:
         by = tuple(by)
         if self.home is None:
             raise ValueError("a table of jobs by workplace has no homes")
-        if not set(by) <= set(self._public):
+        if not set(by) <= set(self.attributes):
             raise InputError(
                 files_of(self.path)[0],
-                f"no such attribute is configured; there are: {', '.join(self._public) or 'none'}",
+                f"no such attribute is configured; there are: {', '.join(self.attributes) or 'none'}",
                 fix="name the column under attributes",
             )
         workers = () if self.worker is None else (self.worker,)
@@ -178,9 +177,8 @@ class MicrodataJobs:
         works: list[tuple[int, int]] = []  # of each file, how many, and a hash of all, in any order
         for path in files:
             # Of several files, every attribute: rows of a worker may differ in one only.
-            secret = self.policy.secret
             compared = self._public if workers and len(files) > 1 else ()
-            labels = tuple(dict.fromkeys((*by, *secret, *compared, *workers)))
+            labels = tuple(dict.fromkeys((*by, *compared, *workers)))
             frame = self._read(path, labels, origins=True, unmatched=unmatched)
             if frame.empty and self.reading is not None:
                 self.reading.remarks.append(f"{path}: the file has no jobs. Was it cut off?")
@@ -189,7 +187,6 @@ class MicrodataJobs:
                 if len(files) > 1:
                     row_hashes.append(np.unique(_hash_rows(frame[[self.work, *compared, worker]])))
             coded = {name: self._coded(frame[name], (categories or {}).get(name)) for name in by}
-            hidden = {name: self._secret(frame[name], values, path) for name, values in secret.items()}
             work = locate_blocks(
                 self.geography, frame[self.work], path=path, column=self.work, unmatched=unmatched
             )
@@ -200,11 +197,9 @@ class MicrodataJobs:
                 works.append((work.size, int(pd.util.hash_array(work).sum(dtype=np.uint64))))
             for start in range(0, len(work), _ROWS):
                 rows = slice(start, start + _ROWS)
-                codes = {name: column[rows] for name, column in hidden.items()}
-                blocks = home[rows]
                 yield JobRecords(
                     work=work[rows],
-                    home=self.policy.origins(blocks, codes, self.geography.n_blocks) if codes else blocks,
+                    home=home[rows],
                     attributes={name: column[rows] for name, column in coded.items()},
                 )
 
@@ -250,21 +245,7 @@ class MicrodataJobs:
     @property
     def _public(self) -> tuple[str, ...]:
         """The attributes of slots."""
-        return tuple(name for name in self.attributes if name not in self.policy.secret)
-
-    def _secret(
-        self, values: pd.Series, categories: tuple[str, ...], path: str | os.PathLike[str]
-    ) -> AttributeCodes:
-        codes = self._coded(values, categories)
-        refuse_any(
-            path,
-            "rows have another category than the configuration lists",
-            pd.Series(codes == len(categories), values.index),
-            column=str(values.name),
-            fix="list all categories in [[attribute]], and plan again; a job must not be missing "
-            "because of its category",
-        )
-        return codes
+        return tuple(name for name in self.attributes if name not in self.secret)
 
     def _coded(self, values: pd.Series, categories: tuple[str, ...] | None) -> AttributeCodes:
         if categories is None:
@@ -289,9 +270,8 @@ class MicrodataJobs:
         if origins and self.home is not None:
             columns[self.home] = "home"
         # A wrong name of the columns that planning does not parse is found by planning.
-        present = [name for name in (self.home, self.worker, *self.policy.secret) if name is not None]
-        secret = self.policy.secret
-        columns.update({name: "secret" if name in secret else "label" for name in labels})
+        present = [name for name in (self.home, self.worker, *self.secret) if name is not None]
+        columns.update({name: "secret" if name in self.secret else "label" for name in labels})
         if self.count is not None:
             columns[self.count] = "decimal" if self.decimal_point else "number"
         schema = TableSchema(

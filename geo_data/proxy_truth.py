@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numba
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from geo_data import _kernels
 from geo_data.geography import Geography
 from geo_data.gravity import Decay
-from geo_data.jobs import AttributeCodes, Slots, count_categories, inside_share
+from geo_data.jobs import AttributeCodes, Slots, count_categories, inside_share, narrow
 from geo_data.model import Deviation, PublicModel
 from synth.arrays import search_segments
 from synth.block_sampling import cumulative_weights
@@ -245,15 +245,6 @@ def _homes_in_parts(
     return homes
 
 
-def _categories(policy: Policy, jobs: int, seed: int) -> dict[str, NDArray[np.uint16]]:
-    """Draw a category of each secret attribute for every job, all equally likely, as nothing public tells."""
-    generator = np.random.default_rng([seed, 3])
-    return {
-        name: generator.integers(len(values), size=jobs).astype(np.uint16)
-        for name, values in policy.secret.items()
-    }
-
-
 def proxy_origins(
     model: PublicModel,
     work: NDArray[np.int32],
@@ -263,15 +254,9 @@ def proxy_origins(
     attributes: Mapping[str, AttributeCodes],
     concentrations: Mapping[str, float],
 ) -> NDArray[np.int32]:
-    """Draw an origin for every job that a policy allows: a home, and categories of what it makes secret.
-
-    With the part that is public of each home. Origins are `synth.Policy.origins`: blocks where the policy
-    makes no attribute secret.
-    """
-    secret = _categories(policy, work.size, seed)
-    homes = proxy_homes(model, work, seed, {**attributes, **secret}, concentrations)
-    homes = _homes_in_parts(model, work, homes, part, policy, seed)
-    return policy.origins(homes, secret, model.geography.n_blocks)
+    """Draw a home for every job, in the part of homes that a policy makes public."""
+    homes = proxy_homes(model, work, seed, attributes, concentrations)
+    return _homes_in_parts(model, work, homes, part, policy, seed)
 
 
 def attribute_concentrations(
@@ -334,6 +319,30 @@ def proxy_workplaces(
     counts = generator.poisson(expected)
     counts[0] += not counts.any()
     return alike.repeat(counts)
+
+
+def proxy_categories(
+    slots: Slots,
+    names: Sequence[str],
+    unit: NDArray[np.integer],
+    seed: int,
+    concentration: float = _OF_UNKNOWN,
+) -> Slots:
+    """Return the same jobs with other categories of some attributes, drawn from shares of each unit.
+
+    Shares are Dirichlet around those of all jobs. Other parameters are those of `proxy_workplaces`.
+    """
+    generator = np.random.default_rng([seed, len(slots)])
+    of_job = unit[slots.work]
+    attributes = dict(slots.attributes)
+    for name in names:
+        share = np.bincount(attributes[name], minlength=len(slots.categories[name])) / len(slots)
+        profile = generator.gamma(concentration * share + 1e-9, size=(unit.max() + 1, share.size))
+        ends = np.cumsum(profile, axis=1) / profile.sum(axis=1, keepdims=True)
+        place = generator.random(len(slots))[:, np.newaxis]
+        codes = np.minimum((place >= ends[of_job]).sum(axis=1), share.size - 1)
+        attributes[name] = narrow(codes, share.size)
+    return replace(slots, attributes=attributes).sorted()
 
 
 def _exchange(

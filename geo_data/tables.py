@@ -388,7 +388,7 @@ def _refuse_missing(path: Path, name: str, missing: pd.Series, kind: Kind = "cou
     elif kind == "label":
         fix = "fill them, where it is not known with a category that stands for that, or remove the rows"
     elif kind == "secret":
-        fix = "fill them, where it is not known with a category of the policy that stands for that"
+        fix = "fill them, where it is not known with a category in [[attribute]] that stands for that"
     refuse_any(path, rule, missing, column=name, fix=fix)
 
 

@@ -87,28 +87,6 @@ class OriginShares:
         if row.min() < 0 or row.max() >= self.offsets.size - 1:
             raise ValueError("a domain names a row of origin shares that there is not")
 
-    def in_copies(self, copies: int, n_blocks: int) -> OriginShares:
-        """Return the shares of the units of several copies of all blocks, in each as in one.
-
-        Parameters
-        ----------
-        copies : int
-        n_blocks : int
-            Of one copy.
-        """
-        if copies == 1:
-            return self
-        copy_number, units = np.arange(copies)[:, np.newaxis], self.starts.size
-        row = np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
-        order = np.argsort(np.tile(row, copies), kind="stable")  # a row's copies one after the other
-        return OriginShares(
-            (copy_number * n_blocks + self.starts).ravel(),
-            self.offsets * copies,
-            (copy_number * units + self.unit).ravel()[order].astype(np.int32),
-            np.tile(self.share, copies)[order],
-            self.row,
-        )
-
     @cached_property
     def _units(self) -> NDArray[np.int32]:
         """The unit of each block up to the first one of the last unit."""

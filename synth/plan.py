@@ -33,7 +33,7 @@ class Domains:
     Attributes
     ----------
     n_blocks : int
-        Number of blocks of the public geography; under a policy of attributes, of all copies of them.
+        Number of blocks of the public geography.
     offsets : ndarray of int64, shape (n_domains + 1,)
         Cells of domain d stand at ``offsets[d]:offsets[d + 1]`` of `cuts` and `stratum`.
     cuts : ndarray of int32, shape (n_cells,)
@@ -60,8 +60,6 @@ class Domains:
             raise ValueError("domains need at least one block and one domain")
         if self.cuts.shape != (self.offsets[-1],) or self.stratum.shape != self.cuts.shape:
             raise ValueError("cuts and strata do not match the offsets of the domains")
-        if self.n_blocks % self.policy.copies:
-            raise ValueError("the policy has copies of all blocks")
         if self.policy.reach is not None and self.policy.reach.size != self.n_blocks:
             raise ValueError("the policy has edges between other blocks")
         first = self.offsets[:-1]
@@ -81,7 +79,6 @@ class Domains:
         Parameters
         ----------
         n_blocks : int
-            Of all copies.
         starts : ndarray of int
             First block of each cell, rising from 0; a part begins a cell too.
         policy : Policy
@@ -364,9 +361,9 @@ class Plan:
         Secondary tables of the same records, for a mechanism that measures tables: its first
         one is that of the pools and domains.
     workplaces : tuple of MeasuredTable
-        Tables of workplaces that are measured before homes are, where whole records are protected: each
-        record is in one cell of each of them, or in none. What `pools` and tables of homes are then follows
-        from their noisy counts; here they have the numbers of slots that are expected.
+        Tables of workplaces that are measured before homes are, where more of a record is protected than
+        its home: each record is in one cell of each of them, or in none. What `pools` and tables of homes are
+        then follows from their noisy counts; here they have the numbers of slots that are expected.
     """
 
     mechanism: str
@@ -386,11 +383,13 @@ class Plan:
             raise ValueError("every pool needs a class")
         if any(table.n.sum() != self.pools.n.sum() for table in self.secondary):
             raise ValueError("every table is of all slots")
-        if self.workplaces and self.target.protects != "record":
-            raise ValueError("workplaces are measured only where whole records are protected")
         policy = self.domains.policy
+        if self.workplaces and not self.changes_workplaces:
+            raise ValueError("workplaces are measured only where more than homes is protected")
+        if policy.secret and not self.workplaces:
+            raise ValueError("secret attributes are measured before homes are")
         for other in (table.domains.policy for table in self.secondary):
-            if not np.array_equal(other.parts, policy.parts) or other.copies != policy.copies:
+            if not np.array_equal(other.parts, policy.parts):
                 raise ValueError("every table has cells under the policy of the pools")
         if self.target.record_range is not None:
             for forbidden, words in (
@@ -400,6 +399,11 @@ class Plan:
             ):
                 if forbidden:
                     raise ValueError(f"numbers of records that are confidential {words}")
+
+    @property
+    def changes_workplaces(self) -> bool:
+        """Whether neighbours may differ in more than a home, and so in every measured table."""
+        return self.target.protects == "record" or bool(self.domains.policy.secret)
 
     def __repr__(self) -> str:
         return (

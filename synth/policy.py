@@ -4,9 +4,7 @@ Under "full" any home may. Under a policy of parts a home keeps its part: the bl
 and the number of records of each part in each pool is public, because no two neighbours differ in it. Under a
 policy of edges one home may stand for another only if their blocks are joined by an edge, as those are that
 lie near each other; no edge leaves a part. Under a policy of attributes the categories of a record are as
-secret as its home: its *origin* is a block of one of several copies of all blocks, a copy for each
-combination of categories, and any origin may stand for any other. Proofs are in docs/privacy.md, under
-"Policies".
+secret as its home. Proofs are in docs/privacy.md, under "Policies" and "Whole records".
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +41,7 @@ class Policy:
         Under a policy of edges, no more of them lead from one block to another on the shortest way, wherever
         there is a way.
     secret : mapping of str to tuple of str
-        The categories of each attribute that is as secret as homes are; else attributes are public.
+        The categories of each attribute that is as secret as homes are; the others are public.
     """
 
     name: str
@@ -69,60 +66,6 @@ class Policy:
     def n_parts(self) -> int:
         """Number of parts."""
         return self.parts.size
-
-    @property
-    def copies(self) -> int:
-        """Combinations of categories of the secret attributes; 1 where there are none."""
-        return prod(map(len, self.secret.values()))
-
-    def in_copies(self, starts: NDArray[np.integer], n_blocks: int) -> Int32:
-        """Return the first origins of units, or of cells, in every copy of the blocks.
-
-        Lemma 41 of docs/privacy.md.
-
-        Parameters
-        ----------
-        starts : ndarray of int
-            First block of each, rising from 0.
-        n_blocks : int
-            Blocks of one copy.
-        """
-        if self.copies == 1:  # of every domain of every candidate plan
-            return starts.astype(np.int32, copy=False)
-        return (np.arange(self.copies)[:, np.newaxis] * n_blocks + starts).ravel().astype(np.int32)
-
-    def origins(self, blocks: Int32, codes: Mapping[str, NDArray[np.integer]], n_blocks: int) -> Int32:
-        """Return the origin of each record: its block in the copy of its categories.
-
-        Lemma 41 of docs/privacy.md.
-
-        Parameters
-        ----------
-        blocks : ndarray of int32, shape (n,)
-            **Confidential** where they are homes.
-        codes : mapping of str to ndarray of int, shape (n,) each
-            **Confidential** where they are somebody's: positions in `secret` of the category of each secret
-            attribute.
-        n_blocks : int
-            Blocks of one copy.
-        """
-        if not self.secret:
-            return blocks
-        copy = np.zeros(blocks.shape, np.int64)
-        for name, values in self.secret.items():
-            copy = copy * len(values) + codes[name]
-        return (copy * n_blocks + blocks).astype(np.int32)
-
-    def split(self, origins: Int32, n_blocks: int) -> tuple[Int32, dict[str, NDArray[np.uint16]]]:
-        """Return the block of each origin, and the codes of its categories: what `origins` was given."""
-        if not self.secret:
-            return origins, {}
-        copy, blocks = np.divmod(origins, n_blocks)
-        codes: dict[str, NDArray[np.uint16]] = {}
-        for name in reversed([*self.secret]):
-            copy, code = np.divmod(copy, len(self.secret[name]))
-            codes[name] = code.astype(np.uint16)
-        return blocks.astype(np.int32), dict(reversed(codes.items()))
 
     def part(self, blocks: NDArray[np.integer]) -> Int32:
         """Return the part that each block is in.

@@ -121,6 +121,11 @@ class PublicConfig(Section):
         return self.privacy.protects == "record"
 
     @property
+    def measures_workplaces(self) -> bool:
+        """Whether more than homes is protected, and slots are estimated from tables of workplaces."""
+        return self.protects_records or bool(self.secret)
+
+    @property
     def protected(self) -> Literal["home", "record"]:
         """What neighbours differ in; in attributes beside the home by the policy (`policy_of`)."""
         return "record" if self.protects_records else "home"

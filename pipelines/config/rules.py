@@ -170,11 +170,16 @@ def _expected_jobs(
         yield "plan.expected_jobs: the table of workplaces has a number of jobs; leave this line out"
 
 
+def _one_data_set(release: PublicReleaseSettings, privacy: PrivacySettings) -> Iterator[str]:
+    if privacy.protects != "home" and release.implicates > 1:
+        yield (
+            "privacy.protects: where more than homes is protected there is one synthetic data set; leave "
+            "release.implicates out"
+        )
+
+
 def _whole_records(
-    release: PublicReleaseSettings,
-    privacy: PrivacySettings,
-    jobs: JobsSettings,
-    attribute: tuple[AttributeSettings, ...],
+    privacy: PrivacySettings, jobs: JobsSettings, attribute: tuple[AttributeSettings, ...]
 ) -> Iterator[str]:
     if privacy.protects != "record":
         return
@@ -187,8 +192,6 @@ def _whole_records(
         return
     if not isinstance(privacy.policy, FullPolicy):
         yield f'{where}: a record is protected as a whole, without a policy of homes; leave "policy" out'
-    if release.implicates > 1:
-        yield f"{where}: there is one synthetic data set of whole records; leave release.implicates out"
     for table in attribute:
         if table is not None and _are_spellings(table.categories or ()):
             yield f"attribute.categories: {shown(table.name)}: {_SPELLINGS}"
@@ -226,15 +229,6 @@ def _undeclared(where: str, name: str, attribute: tuple[AttributeSettings, ...])
             f"{where}: the categories of {shown(name)} may not be read from the jobs; list all that a "
             f"job may have: [[attribute]] with name = {shown(name)} and categories = [...]"
         )
-
-
-def _pools_are_public(privacy: PrivacySettings, plan: PlanSettings) -> Iterator[str]:
-    for name in privacy.secret:
-        if name in (plan.pool_by or ()):
-            yield (
-                f"plan.pool_by: {shown(name)} is secret by privacy.protects, and pools are public; leave it "
-                "out: every table is measured by it anyway"
-            )
 
 
 # --- attributes
@@ -323,9 +317,9 @@ def settings_missing(
 ) -> Iterator[str]:
     """Yield the settings of these tables that a mechanism does not have."""
     name, settings = shown(mechanism.name), mechanism.settings
-    if privacy.protects == "record" and "tables" not in settings:
+    if privacy.protects != "home" and "tables" not in settings:
         yield (
-            f"privacy.protects: the mechanism {name} measures no workplaces; write protects = "
+            f"privacy.protects: the mechanism {name} measures no workplaces and categories; write protects = "
             '"home", or choose another mechanism'
         )
     for key in ("external_workplaces", "uninhabited") if "tables" not in settings else ():
@@ -412,8 +406,6 @@ def _closed_areas(
             "geography.uninhabited: a policy keeps every home in its part, also where nobody can live; write "
             'policy = "full", or leave this line out'
         )
-    if geography.uninhabited and privacy.secret:
-        yield "geography.uninhabited: not with secret attributes yet; leave this line out, or protect records"
 
 
 def _aux_of_flows(geography: PublicGeographySettings, auxiliary: _Flows) -> Iterator[str]:
@@ -441,9 +433,9 @@ _RULES: tuple[Callable[..., Iterator[str]], ...] = (
     _parts_are_of_a_level,
     _policy_and_workplaces,
     _expected_jobs,
+    _one_data_set,
     _whole_records,
     _secret_attributes,
-    _pools_are_public,
     _pools_by_attributes,
     _attributes_of_workload,
     _homes_of_workload,

@@ -210,16 +210,14 @@ def _kept(plan: ReleasePlan) -> tuple[TableChoice, ...]:
     for table in workload_of(plan).tables:
         if table.home is None or table.home not in geography.levels or table.work not in (None, *levels):
             continue
-        # Under a policy of attributes every table is by the secret ones, which rows of jobs do not have.
-        public = tuple(name for name in table.attributes if name in slots.categories)
-        names = dict.fromkeys((*plan.choices.pool_by, *public))
+        names = dict.fromkeys((*plan.choices.pool_by, *table.attributes))
         kinds = int(np.prod([len(slots.categories[name]) for name in names], dtype=np.int64))
         rows = np.minimum(jobs, blocks * kinds)
-        wide = geography.n_units(table.home) * plan.policy.copies
+        wide = geography.n_units(table.home)
         # Of all units, as a plan is tried on some of them, and then must keep what the whole can.
         all_rows = float(rows[rows > 0].mean()) * geography.n_units(plan.level)
         if int(rows.max()) * wide <= _MOST_KEPT and all_rows * wide <= _MOST_ROUNDED:
-            kept.append(TableChoice(table.work, public, table.home, Fraction(0)))
+            kept.append(TableChoice(table.work, table.attributes, table.home, Fraction(0)))
     return tuple(dict.fromkeys(kept))
 
 
@@ -347,10 +345,10 @@ class PublicModel:
 
     def __init__(self, plan: ReleasePlan, factors: Factors | None = None) -> None:
         shares, cumulative = plan.destination_shares, plan.cumulative_weights
-        ends = np.append(shares.starts[1:], plan.n_origins)
+        ends = np.append(shares.starts[1:], plan.geography.n_blocks)
         self._plan, self._shares, self._factors = plan, shares, factors
         self._unit_weight = np.maximum(cumulative[ends] - cumulative[shares.starts], 1)
-        self._parts, self._stops = plan.policy.n_parts, plan.policy.ends(plan.n_origins)
+        self._parts, self._stops = plan.policy.n_parts, plan.policy.ends(plan.geography.n_blocks)
         # Of cells that were looked at last: places in a row mostly have the same.
         self._last: tuple[Int32, int, tuple[Int64, Float64, Float64]] | None = None
         self.n_units = shares.starts.size
@@ -500,7 +498,7 @@ def drawn_cells(plan: ReleasePlan, rows: JobRows, fit: Estimate) -> tuple[synth.
     """Return the cells that whole jobs are given to, a domain for each place, and shares by domain."""
     place = rows.groups.place[rows.groups.starts[:-1]] // plan.policy.n_parts
     row = np.searchsorted(plan.destinations, place).astype(np.int32)
-    return fit.domains(plan.n_origins), plan.destination_shares.for_domains(row)
+    return fit.domains(plan.geography.n_blocks), plan.destination_shares.for_domains(row)
 
 
 def _units(plan: ReleasePlan, cuts: Int32) -> Int64:

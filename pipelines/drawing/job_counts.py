@@ -27,6 +27,22 @@ _PARTS = 2**20  # of a job, in which corrections are counted
 _LEAST = 1.0  # variance: numbers that contradict each other are not to be met exactly
 
 
+class UnitEntries:
+    """Numbers of some rows, such as combinations, and blocks, of which a unit has those between two ends."""
+
+    def __init__(self, row: Int64, block: Int64, value: Int64, ends: Int64) -> None:
+        order = np.argsort(block, kind="stable")
+        self._row, self._block, self._value = row[order], block[order], value[order]
+        self._ends, self._bounds = ends, np.searchsorted(self._block, ends)
+
+    def dense(self, unit: int, rows: int) -> Int64:
+        """Return those of a unit, shape (rows, blocks of the unit)."""
+        some = slice(*self._bounds[unit : unit + 2].tolist())
+        result = np.zeros((rows, int(self._ends[unit + 1] - self._ends[unit])), np.int64)
+        np.add.at(result, (self._row[some], self._block[some] - self._ends[unit]), self._value[some])
+        return result
+
+
 class JobCounts(NamedTuple):
     """Noisy numbers of jobs of combinations of some attributes in areas.
 
@@ -142,7 +158,8 @@ def _corrected(
     sums, size = np.zeros(coarse.counts.shape, np.int64), np.zeros(coarse.counts.shape, np.int64)
     np.add.at(sums, cell, fine.counts[known])
     np.add.at(size, cell, 1)
-    part = np.rint(_PARTS * fine.variance / (size * fine.variance + coarse.variance)).astype(np.int64)
+    together = np.maximum(size, 1) * fine.variance + coarse.variance
+    part = np.rint(_PARTS * fine.variance / together).astype(np.int64)
     moved = ((part * (coarse.counts - sums))[cell] + _PARTS // 2) // _PARTS  # floats decide nothing
     counts = fine.counts.copy()
     counts[known] += np.where(coarse.known[cell], moved, 0)

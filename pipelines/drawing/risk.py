@@ -62,7 +62,7 @@ def estimate_risks(
 
     None of a table that no measured one has. Where there are so many jobs or cells that only a part of them
     is looked at, none of a table that gathers others, too, and none at all if there are several measured
-    tables; nor where the number of records is confidential, so that noise is not all that counts are off by.
+    tables; nor where records need not be those of the slots, so that noise is not all that counts are off by.
     """
     risks: list[Risk | None] = [None] * len(workload.tables)
     every = len(plan.pools.slots)
@@ -70,7 +70,7 @@ def estimate_risks(
     parts = spread(batches(plan), part)
     slots = slots_of(plan, parts)
     whole = slots.size == every
-    if plan.numeric.target.record_range is not None or (plan.secondary and not whole):
+    if not plan.fills_slots or (plan.secondary and not whole):
         return risks
     rows = layout.rows(parts)
     jobs = plan.pools.slots.take(slots[rows.slot])
@@ -123,8 +123,7 @@ def _cells(plan: ReleasePlan, jobs: Slots, counts: _Counts, table: Table, level:
     geography, policy, measured = plan.geography, plan.policy, counts.table
     kind = np.zeros(len(jobs), np.int64)
     for name in table.attributes:
-        if name not in policy.secret:
-            kind = kind * len(jobs.categories[name]) + jobs.attributes[name]
+        kind = kind * len(jobs.categories[name]) + jobs.attributes[name]
     if table.work is not None:
         kind = kind * geography.n_units(table.work) + geography.unit_of(table.work, jobs.work)
     of_group = np.zeros(measured.n.size, np.int64)
@@ -133,18 +132,10 @@ def _cells(plan: ReleasePlan, jobs: Slots, counts: _Counts, table: Table, level:
         return None
     domains = measured.domains
     last = np.append(domains.cuts[1:], 0) - 1
-    last[domains.offsets[1:] - 1] = policy.ends(plan.n_origins)[domains.part] - 1
-    (blocks, secret), (last_blocks, _) = (
-        policy.split(cuts, geography.n_blocks) for cuts in (domains.cuts, last.astype(np.int32))
-    )
-    home = geography.unit_of(level, blocks).astype(np.int64)
-    if np.any(home != geography.unit_of(level, last_blocks)) or np.any(
-        domains.cuts // geography.n_blocks != last // geography.n_blocks
-    ):
+    last[domains.offsets[1:] - 1] = policy.ends(plan.geography.n_blocks)[domains.part] - 1
+    home = geography.unit_of(level, domains.cuts).astype(np.int64)
+    if np.any(home != geography.unit_of(level, last.astype(np.int32))):
         return None
-    for name in table.attributes:
-        if name in policy.secret:
-            home = home * len(policy.secret[name]) + secret[name]
     rows, row = np.unique(of_group, return_inverse=True)
     columns, column = np.unique(home, return_inverse=True)
     index = segment_indices(domains.offsets[measured.domain], measured.k)

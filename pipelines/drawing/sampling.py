@@ -28,7 +28,7 @@ def sample_batch(
     """Run the mechanism on a batch of pools, and return the homes (origins) of the synthetic workers.
 
     `homes`, and `sizes` where given, are **confidential**: the origin of every real worker of consecutive
-    pools (`synth.Policy.origins`), and how many each pool has where that is not its slots
+    pools, and how many each pool has where that is not its slots
     (`synth.Plan.record_range`). Each run of the mechanism, below `Implicates.runs`, has streams of its own.
     Returned is a row for each implicate that is cut from a run, (n_implicates, n_slots): the t-th draw of a
     pool belongs to its t-th slot.
@@ -41,7 +41,7 @@ def sample_batch(
     drawn = mechanism.sample(numeric, pools, cells, key.stream(f"urn{of_run}", batch), sizes)
     domain = np.repeat(numeric.pools.domain[pools], numeric.pools.m[pools])
     stream = key.stream(f"blocks{of_run}", batch)
-    shares = plan.origin_shares
+    shares = plan.shares
     blocks = draw_blocks(numeric.domains, domain, drawn, plan.cumulative_weights, shares, stream)
     return plan.implicates.cut(blocks, numeric.pools.n[pools])
 
@@ -107,7 +107,7 @@ def draw_from_model(
     # A block of a cell that holds all blocks of the part.
     count, policy = plan.destinations.size, plan.policy
     everywhere = synth.Domains(
-        plan.n_origins,
+        plan.geography.n_blocks,
         np.arange(count * policy.n_parts + 1, dtype=np.int64),
         np.tile(policy.parts, count),
         np.zeros(count * policy.n_parts, np.uint8),

@@ -65,9 +65,7 @@ def assemble(
         mechanism,
         implicates,
         one_urn_implicates(once, implicates.of_run),
-        synth.Domains(
-            geography.n_blocks * policy.copies, coarse.offsets, coarse.cuts, coarse.stratum, policy
-        ),
+        synth.Domains(geography.n_blocks, coarse.offsets, coarse.cuts, coarse.stratum, policy),
         coarse.retention,
         delta,
         {"rough": rough}

@@ -125,8 +125,8 @@ class Guesser:
 
     def __init__(self, plan: ReleasePlan) -> None:
         self._plan, self._prior, policy = plan, PublicModel(plan), plan.policy
-        starts = policy.in_copies(plan.geography.starts(plan.level), plan.geography.n_blocks)
-        domains = synth.Domains.of_parts(plan.n_origins, starts, policy)
+        geography = plan.geography
+        domains = synth.Domains.of_parts(geography.n_blocks, geography.starts(plan.level), policy)
         parts = np.arange(policy.n_parts, dtype=np.int32)
         units = Table(np.ones(policy.n_parts, np.int64), parts, domains)
         nothing = np.ones(int(units.offsets[-1]))
@@ -151,7 +151,7 @@ class Guesser:
             [*evidence, self._units],
             groups,
             partial(self._prior, place),
-            lambda blocks: geography.unit_of(level, blocks % geography.n_blocks),
+            partial(geography.unit_of, level),
             homes,
         )
 

@@ -41,11 +41,10 @@ from pipelines.planning.guards import (
     refuse_other_names,
     refuse_other_states,
 )
-from pipelines.planning.workplaces import expected_slots, listed_slots
+from pipelines.planning.workplaces import expected_slots, listed_slots, slots_with_categories
 from pipelines.plans.plan import policy_of
 from pipelines.storage.progress import Progress
 from synth.block_sampling import cumulative_weights
-from synth.policy import FULL
 
 if TYPE_CHECKING:  # many a configuration has no polygons
     import geopandas as gpd
@@ -96,8 +95,8 @@ class PublicInputs:
 
     @cached_property
     def cumulative_weights(self) -> npt.NDArray[np.int64]:
-        """Running total of the weights of all copies of the blocks: that of every plan that is made."""
-        return cumulative_weights(np.tile(self.weights.weights, self.policy.copies))
+        """Running total of the weights: that of every plan that is made."""
+        return cumulative_weights(self.weights.weights)
 
     def __repr__(self) -> str:
         return f"<PublicInputs: {self.geography!r}, {self.slots!r}, {self.model!r}; notes: {len(self.notes)}>"
@@ -160,7 +159,7 @@ def public_inputs_for(
     else:
         weights = geo_data.read_weights(config.weights.file, geography, **reader_settings(config.weights))
     level = _model_level(config, geography, tables)
-    if config.protects_records:
+    if config.measures_workplaces:
         slots = _expected(config, geography, tables, level, slots)
     assert slots is not None
     _check_categories(config, slots)
@@ -190,7 +189,10 @@ def _expected(
     level: str,
     listed: geo_data.Slots | None,
 ) -> geo_data.Slots:
-    """Return the slots that are expected where whole records are protected."""
+    """Return the slots that are expected where more than homes is protected."""
+    if config.secret:
+        assert listed is not None
+        return slots_with_categories(listed, config.secret)
     categories = config.declared_categories
     if listed is None:
         return expected_slots(geography, level, categories, tables, config.plan.expected_jobs)
@@ -291,7 +293,7 @@ def job_source(
             jobs.files,
             geography,
             **reader_settings(jobs, without={"population"}),
-            policy=policy_of(config, geography) if config.secret else FULL,
+            secret=tuple(config.secret),
             reading=reading,
         )
     aux = None if jobs.aux is None else expand(jobs.aux)
@@ -372,7 +374,7 @@ def _check_codes(config: ReleaseConfig, geography: geo_data.Geography) -> None:
 
 def _check_categories(config: ReleaseConfig, slots: geo_data.Slots) -> None:
     """Refuse categories that cannot name a column of the OD file, before anything is drawn."""
-    attributes = {**slots.categories, **config.secret}
+    attributes = slots.categories
     for attribute, categories in attributes.items():
         bad = sum(any(mark in category for mark in ',"\r\n') for category in categories)
         if bad or any(mark in attribute for mark in ',"'):

@@ -157,8 +157,8 @@ class _Search:
         self._sharing = _sharing(config, inputs, settings.pool_level or level, limits)
         self._limits = sorted({limit for _, limit in self._sharing})
         self._tables = _small_tables(config, inputs, workload) if measures else []
-        shares = WorkplaceShares(slots, inputs.geography, level)
-        self._workplaces = shares if config.protects_records else None
+        shares = WorkplaceShares(slots, inputs.geography, level, (*config.secret,))
+        self._workplaces = shares if config.measures_workplaces else None
         self._epsilon, self._workload = config.privacy.epsilon, workload
         fixed = Choices(
             settings.pool_level or level,
@@ -358,11 +358,7 @@ def _small_tables(config: ReleaseConfig, inputs: PublicInputs, workload: Workloa
     ]
     homes = dict.fromkeys(str(t.home) if t.home in levels else inputs.model.level for t in counted)
     names = dict.fromkeys(name for table in counted for name in table.attributes)
-    # Whatever is secret by a policy every table is measured by, and no slot has it.
-    public = [name for name in names if name in inputs.slots.attributes]
-    every = (
-        [tuple(public)] if config.jobs.format == "microdata" or not public else [(name,) for name in public]
-    )
+    every = [tuple(names)] if config.jobs.format == "microdata" or not names else [(name,) for name in names]
     return [TableChoice(None, by, home, share) for by, home, share in product(every, homes, _SHARES)]
 
 

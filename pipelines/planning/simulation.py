@@ -21,7 +21,7 @@ import geo_data
 import synth
 from geo_data.arguments import check_type
 from geo_data.geography import Geography
-from geo_data.proxy_truth import attribute_concentrations, proxy_origins, proxy_workplaces
+from geo_data.proxy_truth import attribute_concentrations, proxy_categories, proxy_origins, proxy_workplaces
 from pipelines.drawing.procedures import Estimation, Procedure, pools_of, procedure_of, split_homes
 from pipelines.drawing.sampling import draw_from_model, measure
 from pipelines.drawing.workplaces import estimate_again, estimate_slots
@@ -42,7 +42,7 @@ from pipelines.plans.utility import (
     mean_km,
     squared_error,
 )
-from pipelines.plans.workload import CountedJobs, Table, jobs_at, workload_of
+from pipelines.plans.workload import CountedJobs, Table, workload_of
 from pipelines.storage.progress import Progress, ProgressCounter
 
 
@@ -366,7 +366,7 @@ class _Trial:
 
     def accuracy(self, errors: NDArray[np.float64], sizes: Sequence[list[SizeClass]]) -> ExpectedAccuracy:
         """Return the sheet of `expected_accuracy`."""
-        told_apart = {*self._plan.attributes, *self._plan.policy.secret}
+        told_apart = {*self._plan.attributes}
         return expected_accuracy(self.workload, len(self.true), errors, sizes, told_apart)
 
     def measures(self, released: CountedJobs) -> list[float]:
@@ -398,7 +398,7 @@ class _Trial:
             return list(threads.map(lambda draw: draw(done), draws))
 
     def _at_slots(self, homes: NDArray[np.int32]) -> CountedJobs:
-        return jobs_at(self._geography, self._plan.policy, self._jobs.work, homes, self._jobs.attributes)
+        return CountedJobs(self._jobs.work, homes, self._jobs.attributes)
 
     def _each_batch(self, draw: ParallelMap, done: Callable[[], None], *, noisy: bool) -> CountedJobs:
         batches_drawn = []
@@ -418,7 +418,7 @@ class _Trial:
         slots = plan.pools.slots.take(tried, [*self._jobs.attributes])
         drawn = draw_public_model(plan, self._seed, tried)
         done()
-        return jobs_at(self._geography, plan.policy, slots.work, drawn, slots.attributes)
+        return CountedJobs(slots.work, drawn, slots.attributes)
 
     def without_noise(self, done: Callable[[], None]) -> CountedJobs:
         if self._parallel_map is not None:
@@ -447,7 +447,7 @@ def _trial(
         name: jobs.attributes[name] if attributes is None else np.asarray(attributes[name])[tried]
         for name in names
     }
-    true = jobs_at(model.geography, plan.policy, jobs.work, drawn, codes)
+    true = CountedJobs(jobs.work, drawn, codes)
     return _Trial(plan, model.geography, parts, true, drawn, (plan, tried), seed, parallel_map)
 
 
@@ -472,12 +472,15 @@ def _proxy_homes(
 
 
 class _RecordTrial(_Trial):
-    """A trial of whole records: workplaces are measured, and slots estimated, before homes are."""
+    """A trial of more than homes: workplaces are measured, and slots estimated, before homes are."""
 
     def __init__(self, planned: ReleasePlan, model: geo_data.PublicModel, seed: int) -> None:
         expected, geography = planned.pools.slots, planned.geography
         unit = np.asarray(geography.units_of_blocks(planned.level))
-        true = proxy_workplaces(expected, unit, seed, listed=planned.config.workplaces is not None)
+        if planned.policy.secret:
+            true = proxy_categories(expected, [*planned.policy.secret], unit, seed)
+        else:
+            true = proxy_workplaces(expected, unit, seed, listed=planned.config.workplaces is not None)
         key, nowhere = synth.RunKey.from_seed(seed), np.zeros(len(true), np.int32)
         records = geo_data.JobRecords(true.work, nowhere, true.attributes)
         tables = zip(planned.workplaces, planned.numeric.workplaces, strict=True)
@@ -491,7 +494,7 @@ class _RecordTrial(_Trial):
         homes = _proxy_homes(planned, model, true, seed)
         names = [name for name in workload_of(planned).attributes if name in true.attributes]
         attributes = {name: true.attributes[name] for name in names}
-        jobs = jobs_at(model.geography, plan.policy, true.work, homes, attributes)
+        jobs = CountedJobs(true.work, homes, attributes)
         public = planned, np.flatnonzero(~np.isin(unit[expected.work], left_out))
         super().__init__(plan, model.geography, parts, jobs, homes, public, seed, None)
         self._records = geo_data.JobRecords(true.work, homes, true.attributes)
@@ -523,4 +526,4 @@ class _RecordTrial(_Trial):
             noisy=noisy,
         )
         slots = plan.pools.slots.take(slots_of(plan, self._parts), [*self._jobs.attributes])
-        return jobs_at(self._geography, plan.policy, slots.work, homes, slots.attributes)
+        return CountedJobs(slots.work, homes, slots.attributes)

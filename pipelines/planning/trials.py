@@ -27,7 +27,7 @@ from pipelines.planning.assembling import assemble
 from pipelines.planning.public_inputs import PublicInputs
 from pipelines.plans.measured import MeasuredGroups
 from pipelines.plans.plan import Choices, ReleasePlan, batches
-from pipelines.plans.workload import Table, Workload, jobs_at
+from pipelines.plans.workload import CountedJobs, Table, Workload
 from synth.arrays import segment_indices
 from synth.geometric.measured import count_cells
 
@@ -88,10 +88,7 @@ class Sample:
 
     @cached_property
     def homes(self) -> NDArray[np.int32]:
-        """Homes of the slots drawn from the public model, (draws, n): the same for every candidate.
-
-        Under a policy of attributes they are origins.
-        """
+        """Homes of the slots drawn from the public model, (draws, n): the same for every candidate."""
         public = {
             name: codes for name, codes in self.slots.attributes.items() if name in self.workload.attributes
         }
@@ -219,10 +216,7 @@ def _losses(plan: ReleasePlan, sample: Sample, seed: int, homes: NDArray[np.int3
     slots, workload, parts = plan.pools.slots, sample.workload, batches(plan)
     key = synth.RunKey.from_seed(seed)
     drawn, fit = procedure_of(plan).draw(parts, homes, key)
-    true, synthetic = (
-        jobs_at(plan.geography, plan.policy, slots.work, origins, slots.attributes)
-        for origins in (homes, drawn)
-    )
+    true, synthetic = (CountedJobs(slots.work, origins, slots.attributes) for origins in (homes, drawn))
     losses = workload.losses(true, synthetic, sample.share)
     if fit is not None and sample.share < 1:
         # Their noise is that of the whole, which more units do not even out; whole jobs would be too coarse.
@@ -230,7 +224,7 @@ def _losses(plan: ReleasePlan, sample: Sample, seed: int, homes: NDArray[np.int3
         for groups, choice, margin in zip(plan.secondary, plan.choices.tables, margins, strict=True):
             lost = margin - count_cells(groups.table, groups.find(slots), homes)
             for i, table in enumerate(workload.tables):
-                told_apart, home = {*choice.by, *plan.policy.secret}, str(choice.home)
+                told_apart, home = {*choice.by}, str(choice.home)
                 counted = table.work is None and choice.work is None and {*table.attributes} <= told_apart
                 if counted and table.home and plan.geography.lie_within(home, table.home):
                     losses[i] = _variation(plan, groups, table, lost)
@@ -244,14 +238,11 @@ def _variation(plan: ReleasePlan, groups: MeasuredGroups, table: Table, lost: ND
     slot[groups.find(slots)] = np.arange(len(slots))  # a slot of each group
     bounds, cuts = measured.domains.offsets, measured.domains.cuts
     cells = np.concatenate([cuts[bounds[d] : bounds[d + 1]] for d in measured.domain.tolist()])
-    blocks, secret = plan.policy.split(cells, plan.geography.n_blocks)
-    home = plan.geography.unit_of(str(table.home), blocks).astype(np.int64)
+    home = plan.geography.unit_of(str(table.home), cells).astype(np.int64)
     kinds = np.zeros(cells.size, np.int64)
     for name in table.attributes:
-        categories: NDArray[np.integer] = (
-            np.repeat(slots.attributes[name][slot], measured.k) if name not in secret else secret[name]
-        )
-        kinds = kinds * len(plan.categories[name]) + categories
+        categories = np.repeat(slots.attributes[name][slot].astype(np.int64), measured.k)
+        kinds = kinds * len(slots.categories[name]) + categories
     kinds = kinds * (int(home.max()) + 1) + home
     return float(np.abs(np.bincount(kinds, lost)).sum() / 2 / len(slots))
 

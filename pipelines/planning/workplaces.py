@@ -115,11 +115,14 @@ class WorkplaceShares:
     geography : Geography
     level : str
         In whose units jobs are counted by attributes.
+    secret : tuple of str
+        Attributes that alone are not public; none where workplaces are not, either.
     """
 
     slots: Slots
     geography: Geography
     level: str
+    secret: tuple[str, ...] = ()
 
     @property
     def first(self) -> tuple[TableChoice, ...]:
@@ -129,7 +132,7 @@ class WorkplaceShares:
     def near(self, tables: Sequence[TableChoice]) -> Iterator[tuple[TableChoice, ...]]:
         """Yield tables of which one share is the next one below or above."""
         of_blocks, of_units = self._shares(tables)
-        for share in _neighbours(of_blocks):
+        for share in () if self.secret else _neighbours(of_blocks):
             yield self._tables(share, of_units)
         for share in _neighbours(of_units) if self._by else ():
             yield self._tables(of_blocks, share)
@@ -141,7 +144,7 @@ class WorkplaceShares:
         the noise of all measured tables that tell it, of workplaces and of homes: a prior, and areas without
         jobs, are left aside, which about even out in Rhode Island. What no measured table tells is lost.
         """
-        if of.home is not None:
+        if of.home is not None or (self.secret and not {*of.attributes} & {*self.secret}):
             return 0.0
         cells = self._cells(of.work, of.attributes)
         told = [
@@ -189,21 +192,42 @@ class WorkplaceShares:
     def _by(self) -> list[tuple[str, ...]]:
         names = tuple(self.slots.categories)
         kinds = prod(map(len, self.slots.categories.values()))
-        return [by for by in ([names] if kinds <= _TOGETHER else [(name,) for name in names]) if by]
+        return [by for by in ([names] if kinds <= _TOGETHER else [(n,) for n in self.secret or names]) if by]
 
     def _tables(self, of_blocks: Fraction, of_units: Fraction) -> tuple[TableChoice, ...]:
-        """Return tables of all jobs by all attributes, of those of blocks, and of units by attributes."""
-        by = self._by
+        """Return tables of all jobs by all attributes, of those of blocks, and of units by attributes.
+
+        Where workplaces are public those of blocks are known.
+        """
+        by, block = self._by, self.geography.block_level
         return (
             TableChoice(None, tuple(self.slots.categories), None, _OF_ALL),
-            TableChoice(self.geography.block_level, (), None, of_blocks),
+            *([] if self.secret else [TableChoice(block, (), None, of_blocks)]),
             *(TableChoice(self.level, names, None, of_units / len(by)) for names in by),
         )
 
     @staticmethod
     def _shares(tables: Sequence[TableChoice]) -> tuple[Fraction, Fraction]:
-        _, blocks, *units = tables
-        return blocks.share, sum((table.share for table in units), Fraction(0))
+        _, *others = tables
+        of_blocks = sum((table.share for table in others if not table.by), Fraction(0))
+        return of_blocks, sum((table.share for table in others if table.by), Fraction(0))
+
+
+def slots_with_categories(slots: Slots, secret: Mapping[str, tuple[str, ...]]) -> Slots:
+    """Return jobs whose number is public with categories of secret attributes, all alike.
+
+    In whole numbers: of jobs that are else alike, and of the first few of all, each has as many as the
+    others, but for one.
+    """
+    alike, times = slots.counted()
+    kinds = prod(map(len, secret.values()))
+    counts = _whole(np.repeat(times / kinds, kinds)).reshape(-1, kinds)
+    row, kind = np.nonzero(counts)
+    codes = {**{name: values[row] for name, values in alike.attributes.items()}, **codes_of(kind, secret)}
+    categories = dict(sorted({**slots.categories, **secret}.items()))
+    listed = Slots.of_codes(alike.work[row], codes, categories)
+    order = listed.order()
+    return listed.take(order).repeat(counts[row, kind][order])
 
 
 def _neighbours(share: Fraction) -> tuple[Fraction, ...]:

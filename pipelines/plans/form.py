@@ -43,12 +43,6 @@ def _in_order(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def public_attributes(document: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the attributes of the slots of a plan, with categories: those that no policy makes secret."""
-    secret = quoted_config(document).secret
-    return {name: values for name, values in document["attributes"].items() if name not in secret}
-
-
 def plan_hash(folder: PathLike) -> str:
     """Return the hash of a stored plan: the SHA-256 of its plan.json, hexadecimal."""
     folder = path_of(folder, "folder")
@@ -90,7 +84,7 @@ def check_tables(folder: Path, document: dict[str, Any], hashes: Mapping[str, st
 
 def _columns(document: dict[str, Any]) -> dict[str, dict[str, Kind]]:
     """Return the columns of each table, and what they hold."""
-    geography, by, attributes = document["geography"], document["pooling"]["by"], public_attributes(document)
+    geography, by, attributes = document["geography"], document["pooling"]["by"], document["attributes"]
     degrees = dict.fromkeys(("latitude", "longitude"), pa.types.is_float64)
     units = {"unit": _lists_of(pa.int32()), "share": _lists_of(pa.int32())}
     cells = {"cuts": _lists_of(pa.int32()), "stratum": _lists_of(pa.uint8())}

@@ -80,7 +80,7 @@ class MeasuredGroups:
         All of them.
     geography : Geography
     policy : synth.Policy
-        Groups are of homes of one part, whose number is public. Cells are units in every copy of the blocks.
+        Groups are of homes of one part, whose number is public.
 
     Attributes
     ----------
@@ -108,8 +108,7 @@ class MeasuredGroups:
         self._widths = [len(slots.categories[name]) for name in choice.by]
         self._categories = [slots.categories[name] for name in choice.by]
         self._keys, n = np.unique(self._key(slots), return_counts=True)
-        starts = policy.in_copies(geography.starts(choice.home), geography.n_blocks)
-        domains = synth.Domains.of_parts(geography.n_blocks * policy.copies, starts, policy)
+        domains = synth.Domains.of_parts(geography.n_blocks, geography.starts(choice.home), policy)
         domain = (self._keys % policy.n_parts).astype(np.int32)
         self.table = synth.Table(n.astype(np.int64), domain, domains)
 

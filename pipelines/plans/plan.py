@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from math import prod
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import quote
 
 import numpy as np
@@ -56,7 +55,7 @@ class Choices:
     tables : tuple of TableChoice
         Secondary tables that are measured, for a mechanism that measures tables.
     workplaces : tuple of TableChoice
-        Tables of workplaces that are measured first, where whole records are protected: all jobs by all
+        Tables of workplaces that are measured first, where more than homes is protected: all jobs by all
         attributes, and others.
     mechanism : str or None
         The mechanism, where the configuration leaves it open.
@@ -86,10 +85,10 @@ def policy_of(config: PublicConfig, geography: Geography) -> synth.Policy:
     ------
     ValueError
         If the level is none of the geography's, or divides nothing; if no two blocks lie within the
-        distance, or any two; if blocks and categories together are too many.
+        distance, or any two; if categories of a secret attribute are not listed.
     """
     if config.secret and isinstance(config.privacy.policy, FullPolicy):
-        return _policy_of_attributes(config.secret, geography)
+        return _policy_of_attributes(config.secret)
     if config.secret:
         raise ValueError("privacy.policy: attributes are protected with any home")
     match policy := config.privacy.policy:
@@ -147,11 +146,9 @@ def _policy_of_distance(policy: DistancePolicy, geography: Geography) -> synth.P
     return synth.Policy(f"distance {text}:{digest}", parts_of_reach(reach), reach, steps)
 
 
-def _policy_of_attributes(secret: dict[str, tuple[str, ...]], geography: Geography) -> synth.Policy:
+def _policy_of_attributes(secret: dict[str, tuple[str, ...]]) -> synth.Policy:
     if undeclared := [name for name, values in secret.items() if not values]:
         raise ValueError(f"privacy.protects: the categories of {', '.join(undeclared)} are not listed")
-    if geography.n_blocks * prod(map(len, secret.values())) > np.iinfo(np.int32).max:
-        raise ValueError("privacy.protects: blocks times categories are more than 2^31 - 1")
     parts = []
     for name, values in secret.items():
         digest = hashlib.sha256("\n".join((name, *values)).encode()).hexdigest()[:16]
@@ -216,41 +213,29 @@ class ReleasePlan:
             f"levels {', '.join(levels)}>"
         )
 
-    @property
-    def n_origins(self) -> int:
-        """Number of origins: of blocks, or under a policy of attributes of all copies of them."""
-        return self.numeric.domains.n_blocks
-
     @cached_property
     def cumulative_weights(self) -> NDArray[np.int64]:
-        """Running total of `weights`, from which origins are drawn."""
-        return cumulative_weights(np.tile(self.weights, self.policy.copies))
-
-    @cached_property
-    def origin_shares(self) -> OriginShares:
-        """The shares of the units of all copies: the same in each, as nothing public tells of them."""
-        return self.shares.in_copies(self.policy.copies, self.geography.n_blocks)
+        """Running total of `weights`, from which homes are drawn."""
+        return cumulative_weights(self.weights)
 
     @property
-    def categories(self) -> dict[str, tuple[str, ...]]:
-        """Categories of each attribute of the released jobs: of the slots, and secret ones, in order."""
-        return dict(sorted({**self.pools.slots.categories, **self.policy.secret}.items()))
+    def fills_slots(self) -> bool:
+        """Whether every slot has a confidential record like it, as nothing but its home is protected."""
+        return self.numeric.target.record_range is None and not self.workplaces
 
-    def jobs_of(
-        self, origins: NDArray[np.int32], attributes: Mapping[str, NDArray[Any]]
-    ) -> tuple[NDArray[np.int32], dict[str, NDArray[Any]]]:
-        """Return the home block of each origin, and attributes: those given, and secret ones, in order."""
-        homes, secret = self.policy.split(origins, self.geography.n_blocks)
-        return homes, dict(sorted({**attributes, **secret}.items()))
+    @property
+    def public_attributes(self) -> list[str]:
+        """Attributes of the slots that are public where workplaces are: all but secret ones."""
+        return [name for name in self.pools.slots.categories if name not in self.policy.secret]
 
     @cached_property
     def exact(self) -> ExactNumbers | None:
         """What the release shows exactly; None where its numbers of jobs are those of a public table."""
         if self.numeric.target.record_range is not None:
             return None
-        slots, joint = self.pools.slots, self.config.jobs.format == "microdata"
-        parts = (slots.take(slots_of(self, [part])) for part in batches(self))
-        return count_exact(parts, [*slots.attributes], joint=joint)
+        names, joint = self.public_attributes, self.config.jobs.format == "microdata"
+        parts = (self.pools.slots.take(slots_of(self, [part]), names) for part in batches(self))
+        return count_exact(parts, names, joint=joint)
 
     @property
     def coarsening(self) -> str:
@@ -265,7 +250,7 @@ class ReleasePlan:
     @cached_property
     def destination_shares(self) -> OriginShares:
         """The shares by destination unit in place of domain, as one domain may serve several."""
-        return self.origin_shares.for_domains(np.arange(self.destinations.size, dtype=np.int32))
+        return self.shares.for_domains(np.arange(self.destinations.size, dtype=np.int32))
 
     @property
     def mechanism(self) -> synth.Mechanism:
@@ -295,10 +280,9 @@ class ReleasePlan:
         )
         if shared.all():
             work = pooling.level
-        secret = self.policy.secret
         cells = self.choices.cell_level or "groups of blocks"
-        first = table_in_words(cells, work, (*pooling.by, *secret))
-        secondary = [(table_in_words(t.home, t.work, (*t.by, *secret)), t.share) for t in self.choices.tables]
+        first = table_in_words(cells, work, pooling.by)
+        secondary = [(table_in_words(t.home, t.work, t.by), t.share) for t in self.choices.tables]
         workplaces = [(table_in_words(None, t.work, t.by), t.share) for t in self.choices.workplaces]
         left = 1 - sum((share for _, share in (*workplaces, *secondary)), Fraction(0))
         return (*workplaces, (first, left), *secondary)

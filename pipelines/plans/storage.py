@@ -29,7 +29,6 @@ from pipelines.plans.form import (
     PLAN_TABLES,
     check_tables,
     document_text,
-    public_attributes,
     quoted_config,
     read_document,
 )
@@ -95,7 +94,7 @@ def _write(table: pa.Table, target: Any) -> None:
 
 def _document(plan: ReleasePlan, files: dict[str, str]) -> dict[str, Any]:
     """Return what plan.json holds; `files` are the hashes of the tables."""
-    numeric = plan.numeric
+    numeric, pools = plan.numeric, plan.pools
     return {
         "format": PLAN_FORMAT,
         "mechanism": numeric.mechanism,
@@ -122,7 +121,7 @@ def _document(plan: ReleasePlan, files: dict[str, str]) -> dict[str, Any]:
                 for table, measured in zip(plan.choices.workplaces, numeric.workplaces, strict=True)
             ],
         },
-        "attributes": {name: list(values) for name, values in plan.categories.items()},
+        "attributes": {name: list(values) for name, values in pools.slots.categories.items()},
         "parameters": numeric.parameters.to_json(),
         "configuration": plan.config.quoted(),
         "notes": list(plan.notes),
@@ -360,7 +359,7 @@ def _load_domains(
     table = _read(path).combine_chunks()
     cuts, stratum = (_chunk(table[name]) for name in ("cuts", "stratum"))
     domains = synth.Domains(
-        geography.n_blocks * policy.copies,
+        geography.n_blocks,
         cuts.offsets.to_numpy().astype(np.int64),
         cuts.values.to_numpy(),
         stratum.values.to_numpy(),
@@ -379,7 +378,7 @@ def _check_cells(domains: synth.Domains, geography: Geography, level: object) ->
     if level not in (*geography.levels, geography.block_level):
         raise ValueError("plan.json: the cells are of a level that the geography does not have")
     policy = domains.policy
-    starts = policy.in_copies(geography.starts(str(level)), geography.n_blocks)
+    starts = geography.starts(str(level))
     units = [policy.within(starts, part) for part in range(policy.n_parts)]
     for cells, part in zip(np.split(domains.cuts, domains.offsets[1:-1]), domains.part.tolist(), strict=True):
         if not np.array_equal(cells, units[part]):
@@ -411,7 +410,7 @@ def _load_pools(
 ) -> tuple[PoolTable, dict[str, np.ndarray[Any, Any]]]:
     table = _read(folder / "pools.parquet")
     slots = _read(folder / "slots.parquet")
-    categories = {name: tuple(values) for name, values in public_attributes(document).items()}
+    categories = {name: tuple(values) for name, values in document["attributes"].items()}
     count = slots["count"].to_numpy()
     if not (count > 0).all() or count.astype(float).sum() > MOST:
         raise ValueError(f"slots.parquet: counts below 1, or of more than {MOST:,} jobs together")

@@ -26,7 +26,6 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import NDArray
 
-import synth
 from geo_data.geography import Geography
 from geo_data.jobs import Slots, count_categories, inside_share
 from pipelines.config.sections import WorkloadTable
@@ -81,18 +80,6 @@ class CountedJobs:
 
     def __len__(self) -> int:
         return len(self.work)
-
-
-def jobs_at(
-    geography: Geography,
-    policy: synth.Policy,
-    work: NDArray[np.int32],
-    origins: NDArray[np.int32],
-    attributes: Mapping[str, npt.NDArray[np.integer]],
-) -> CountedJobs:
-    """Return jobs of which tables are counted, from their origins: homes and what a policy makes secret."""
-    homes, secret = policy.split(origins, geography.n_blocks)
-    return CountedJobs(work, homes, {**attributes, **secret})
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,20 +226,15 @@ def resolve_workload(
 ) -> Workload:
     """Return the workload of a configuration, or the default of what is there.
 
-    Of `unknown` attributes nothing public tells how jobs differ in them. Where whole `records` are
-    protected, the default has tables of workplaces, too.
+    Of `unknown` attributes nothing public tells how jobs differ in them: the default has tables of workplaces
+    by each, and where whole `records` are protected of all jobs, too.
     """
     stated = tuple(Table(table.home, table.work, table.attributes, table.weight) for table in tables)
     if stated:
         return Workload(stated, geography, level)
-    of_workplaces = _of_workplaces(geography, level, unknown) if records else ()
+    of_workplaces = [Table(None, geography.block_level, (), Fraction(1))] if records else []
+    of_workplaces += [Table(None, level, (name,), Fraction(1, len(unknown))) for name in unknown]
     return Workload((*_default(geography, level, slots, tuple(unknown)), *of_workplaces), geography, level)
-
-
-def _of_workplaces(geography: Geography, level: str, attributes: Collection[str]) -> Iterator[Table]:
-    yield Table(None, geography.block_level, (), Fraction(1))
-    for name in attributes:
-        yield Table(None, level, (name,), Fraction(1, len(attributes)))
 
 
 def workload_of(plan: ReleasePlan) -> Workload:

@@ -62,7 +62,7 @@ class _Rows:
     """What is kept of the rows of an implicate: a digest, and how unlikely it is that another one has them.
 
     The latter in bits, from the public draw of blocks inside cells (Lemma 27 of docs/privacy.md). None where
-    pools differ by several attributes, which the counts of a row do not tell apart, and of secret attributes.
+    pools differ by several attributes, which the counts of a row do not tell apart.
     """
 
     def __init__(self, plan: ReleasePlan) -> None:
@@ -80,7 +80,7 @@ class _Rows:
         for values in (od.work, od.home, od.counts):
             self.digest.update(values.tobytes())
         by = () if rounded else plan.pools.pooling.by
-        if len(by) > 1 or plan.policy.secret:
+        if len(by) > 1:
             return
         from scipy.special import gammaln  # takes its time
 
@@ -121,9 +121,8 @@ def _check(
     """
     slots, geography = plan.pools.slots, plan.geography
     kinds = [kind for kind in ("od", "aux") if f"{kind}_parquet" in names]
-    counts = all_counts(plan.categories)
-    _check_forms(folder, names, counts, [*plan.categories])
-    public_counts = [counts.index(name) for name in all_counts(slots.categories)]
+    counts = all_counts(slots.categories)
+    _check_forms(folder, names, counts, [*slots.categories])
     files = [_OdRows(folder, names, kind, geography, counts, createdate, len(slots)) for kind in kinds]
     jobs = _JobRows(folder, names["jobs_parquet"], plan) if "jobs_parquet" in names else None
     main, parts = names["od_parquet"], plan.policy.parts
@@ -140,10 +139,10 @@ def _check(
         public = count_pairs(geography, work, first, attributes, slots.categories)
         of_part = [replace(od, home=parts[plan.policy.part(od.home)]) for od in read]
         totals = _added_up(PairCounts.joined([_added_up(od, geography) for od in of_part]), geography)
-        if not replace(totals, counts=totals.counts[:, public_counts]).equals(public):
+        if not totals.equals(public):
             by = "work block" if parts.size == 1 else "work block and part of homes"
             raise RefusedError(f"{main}: totals by {by} are not those of the plan's slots")
-        if not all(_possible(od, public, geography, plan.categories) for od in of_part):
+        if not all(_possible(od, public, geography, slots.categories) for od in of_part):
             raise RefusedError(f"{main} has counts that no jobs can have")
         pairs, blocks = pairs + sum(od.work.size for od in read), blocks + np.unique(work).size
         if jobs is None and estimated is None and plan.implicates.number == 1:
@@ -152,22 +151,22 @@ def _check(
         if len(files) > 1:  # each is by destination and then origin
             od = od[np.lexsort([od.home, od.work])]
         if jobs is not None:
-            counted, origins = jobs.count(batch)
+            counted, homes = jobs.count(batch)
             if not counted.equals(od):
                 raise RefusedError(f"{jobs.name} and the OD files hold different commutes")
         if estimated is not None:
             by_slot = True
             if jobs is None:
-                origins = _origins(plan, od, batch, estimated.attributes)
-                by_slot = len(estimated.attributes) + len(plan.policy.secret) < 2
-            if not estimated.fits(origins, by_slot=by_slot):
+                homes = _homes(plan, od, batch, estimated.attributes)
+                by_slot = len(estimated.attributes) < 2
+            if not estimated.fits(homes, by_slot=by_slot):
                 raise RefusedError(f"{main}: the homes cannot have been rounded from the noisy counts")
         pool = np.repeat(np.arange(pools.start, pools.stop), plan.pools.n[pools])
         kept.add(od, pool, batch, estimated)
     for rows in files:
         rows.must_end()
-    width = len(public_counts)
-    return f"{pairs:,} pairs; the totals of {blocks:,} work blocks by {width} counts are those of the slots"
+    of_counts = f"{blocks:,} work blocks by {len(counts)} counts"
+    return f"{pairs:,} pairs; the totals of {of_counts} are those of the slots"
 
 
 def _ahead(function: Callable[[_S], _T], items: Sequence[_S]) -> Iterator[_T]:
@@ -183,25 +182,21 @@ def _ahead(function: Callable[[_S], _T], items: Sequence[_S]) -> Iterator[_T]:
             yield waiting.popleft().result()
 
 
-def _origins(plan: ReleasePlan, od: PairCounts, batch: slice, by: Sequence[str]) -> NDArray[np.int32]:
-    """Return an origin for each slot from OD files, which know of one attribute of a job at a time.
+def _homes(plan: ReleasePlan, od: PairCounts, batch: slice, by: Sequence[str]) -> NDArray[np.int32]:
+    """Return a home for each slot from OD files, which know of one attribute of a job at a time.
 
     It is that of a job of the slot's work block and part; and of its category, where `by` is one attribute.
     """
-    slots, secret, names = plan.pools.slots, plan.policy.secret, all_counts(plan.categories)
-    # Where one attribute is secret and OD files are all there is, there is no other (`file_names`).
-    told = (*secret, *by) if len(secret) + len(by) == 1 else ()
-    counted = count_columns(plan.categories)[told[0]] if told else ("S000",)
+    slots, names = plan.pools.slots, all_counts(plan.pools.slots.categories)
+    told = by if len(by) == 1 else ()
+    counted = count_columns(slots.categories)[told[0]] if told else ("S000",)
     counts = od.counts[:, [names.index(column) for column in counted]].T
     code = np.repeat(np.arange(len(counted)), counts.sum(axis=1))
     work, home = (np.concatenate([np.repeat(places, n) for n in counts]) for places in (od.work, od.home))
-    origins = plan.policy.origins(home, dict.fromkeys(told, code), plan.geography.n_blocks)
-    public = [name for name in told if name in slots.attributes]
-    alike = code if public else np.zeros_like(code)
-    attributes = [slots.attributes[name][batch] for name in public]
+    attributes = [slots.attributes[name][batch] for name in told]
     result = np.empty(home.size, np.int32)
     order = np.lexsort([*attributes, slots.home_part[batch], slots.work[batch]])
-    result[order] = origins[np.lexsort((alike, plan.policy.part(home), work))]
+    result[order] = home[np.lexsort((code, plan.policy.part(home), work))]
     return result
 
 
@@ -332,14 +327,14 @@ class _JobRows:
     def __init__(self, folder: Path, name: str, plan: ReleasePlan) -> None:
         self.name, path = name, folder / name
         self._slots, self._geography, self._policy = plan.pools.slots, plan.geography, plan.policy
-        self._categories = plan.categories
+        self._categories = plan.pools.slots.categories
         if sum(pq.read_metadata(part).num_rows for part in _files(path)) != len(self._slots):
             raise RefusedError(f"{name}: rows are not those of the plan's slots")
         self._tables = _tables(path)
         self._left: list[pa.Table] = []
 
     def count(self, batch: slice) -> tuple[PairCounts, NDArray[np.int32]]:
-        """Compare the next jobs with slots of the plan; count them by pair, and return their origins."""
+        """Compare the next jobs with slots of the plan; count them by pair, and return their homes."""
         slots = self._slots
         work, attributes = slots.work[batch], {name: codes[batch] for name, codes in slots.attributes.items()}
         while sum(map(len, self._left)) < work.size:
@@ -358,14 +353,4 @@ class _JobRows:
             raise RefusedError(f"{self.name} has blocks that are not in the geography")
         if not np.array_equal(self._policy.part(home), slots.home_part[batch]):
             raise RefusedError(f"{self.name}: homes are in other parts than those of the plan's slots")
-        secret = {
-            name: pc.index_in(jobs[name], value_set=pa.array(values, jobs.schema.field(name).type))
-            .fill_null(-1)
-            .to_numpy()
-            for name, values in self._policy.secret.items()
-        }
-        if any((codes < 0).any() for codes in secret.values()):
-            raise RefusedError(f"{self.name} has categories that the policy does not list")
-        origins = self._policy.origins(home, secret, geography.n_blocks)
-        all_attributes = dict(sorted({**attributes, **secret}.items()))
-        return count_pairs(geography, work, home, all_attributes, categories), origins
+        return count_pairs(geography, work, home, attributes, categories), home

@@ -342,11 +342,11 @@ def _of_plan(
     strata: bool,
 ) -> Iterator[Table]:
     """Yield the tables of the plan beside its blocks."""
-    implicates, secret = config.implicates, [*config.secret]
+    implicates = config.implicates
     kind = "entry of prior and retention in certificate.json, from 0" if strata else "always 0 here"
     draws = f"n times {implicates.number}, for all implicates" if implicates.of_run > 1 else "n"
     draws += f" for each of {implicates.runs} implicates" if implicates.runs > 1 else ""
-    expected = " that are expected" if config.protects_records else ""
+    expected = " that are expected" if config.measures_workplaces else ""
     homes = "as n" if expected else f"number of homes that the release has for it: {draws}"
     yield Table(
         "slots",
@@ -355,7 +355,7 @@ def _of_plan(
         (
             Column("pool", "row of plan/pools.parquet, from 0", "integer"),
             Column("work", "code of the work block"),
-            *_coded(attributes, [attribute.name for attribute in attributes if attribute.name not in secret]),
+            *_coded(attributes, [attribute.name for attribute in attributes]),
             Column("count", "number of these jobs", "integer", JOBS),
         ),
     )
@@ -381,13 +381,6 @@ def _of_plan(
         "all blocks" if isinstance(config.privacy.policy, FullPolicy) else "the blocks of one part of homes"
     )
     cuts = "first block of each cell: rows of plan/blocks.parquet, from 0, rising"
-    if secret:
-        divided = f"all blocks, once for each {_copies(secret)},"
-        cuts = (
-            "first origin of each cell, rising: the row of plan/blocks.parquet, from 0, plus the number of "
-            f"all rows times the position of the {_copies(secret)}, from 0"
-        )
-    sharing = ", shared among all categories alike" if secret else ""
     yield Table(
         "domains",
         f"a division of {divided} into cells, in which homes are counted",
@@ -396,7 +389,7 @@ def _of_plan(
             Column("destination", "code of the work area that it was made for, the first if for several"),
             Column(
                 "size",
-                f"number of jobs of the pools that it was made for{sharing}; 1 if for all",
+                "number of jobs of the pools that it was made for; 1 if for all",
                 "integer",
                 JOBS,
             ),
@@ -425,11 +418,6 @@ def _of_plan(
     )
 
 
-def _copies(secret: Sequence[str]) -> str:
-    """Say what there is a copy of the blocks for."""
-    return f"{'combination of categories' if len(secret) > 1 else 'category'} of {', '.join(secret)}"
-
-
 def _of_measurements(
     config: PublicConfig,
     attributes: tuple[Attribute, ...],
@@ -455,8 +443,6 @@ def _of_measurements(
             )
             columns = [Column("work", area), *_coded(attributes, table["by"])]
             group, cells = "jobs that are alike in these columns", f"areas of {table['home']}, in their order"
-            if secret := [*config.secret]:
-                cells += f", once for each {_copies(secret)}"
         noisy = Column(
             "noisy", f"jobs with homes in each of the {cells}, with random noise", "integers", JOBS
         )

@@ -135,8 +135,8 @@ class _StoredCounts:
         if sum(rows) != self._groups.num_rows:
             raise self._other_rows()
         self._ends = [0, *itertools.accumulate(rows)]
-        # Where numbers of records are confidential, nothing tells what counts add up to.
-        self._public = plan.numeric.target.record_range is None
+        # Where records need not be those of the slots, nothing tells what counts add up to.
+        self._public = plan.fills_slots
         self._ratio = self._table.parameters.ratio
         self._limit = noise_limit(self._ratio)
         self._zeros = [0] * len(rows)  # groups of each row group whose counts add up to their public sizes

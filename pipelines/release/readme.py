@@ -111,7 +111,7 @@ def describe_plan(plan: ReleasePlan, certificate: Certificate, *, named: bool) -
     return describe_release(
         certificate,
         plan.config,
-        plan.categories,
+        plan.pools.slots.categories,
         plan.geography,
         named=named,
         pooled_by=plan.pools.pooling.by,

@@ -464,7 +464,7 @@ def contradictions(config: PublicConfig, plan: ReleasePlan) -> list[str]:
         () if cells else (float(settings.split_threshold),) if settings.split_threshold else thresholds
     )
     mechanism = plan.numeric.mechanism
-    all_jobs = (None, None, tuple(plan.pools.slots.categories)) if config.protects_records else None
+    all_jobs = (None, None, tuple(plan.pools.slots.categories)) if config.measures_workplaces else None
     of_work = [(table.work, table.home, table.by) for table in plan.choices.workplaces]
     zones = config.geography.external_zones
     if zones:  # the blocks of a nation are many, and say nothing where no zone is asked for

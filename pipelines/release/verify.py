@@ -664,15 +664,15 @@ class Plan:
             )
         )
         # Under a policy: the level whose units are the parts of homes; or the attributes as secret as homes.
-        # Each combination of their categories has a copy of all blocks; slots have the other attributes.
         protects, self.level = self.config["privacy"]["protects"], policy.get("partition")
         declared = {table["name"]: table["categories"] for table in self.config.get("attribute", [])}
         names = protects[1:] if isinstance(protects, list) else []
         listed = all(declared.get(name) for name in names) and not (names and policy)
         need(listed, "plan.json: secret attributes have no categories, or go with a policy")
         self.secret: dict[str, list[str]] = {name: declared[name] for name in sorted(names)}
-        self.copies = math.prod(map(len, self.secret.values()))
-        self.attributes = {n: codes for n, codes in document["attributes"].items() if n not in self.secret}
+        self.attributes: dict[str, list[str]] = document["attributes"]
+        self.public = [name for name in self.attributes if name not in self.secret]
+        self.estimated = self.record or bool(self.secret)  # the jobs that are released, from noisy counts
         self.near = None
         units = [""] * len(self.codes) if self.level is None else blocks[self.level]
         if "distance_km" in policy:
@@ -694,11 +694,11 @@ class Plan:
         slots, joint = self.tables["slots"], self.config["jobs"]["format"] == "microdata"
         places = [*zip(self.slot_parts, slots["work"])]
         numbers = Counter[tuple[Any, ...]]()
-        for names in [[*self.attributes]] if joint else [[], *([name] for name in self.attributes)]:
+        for names in [self.public] if joint else [[], *([name] for name in self.public)]:
             for count, *kind in zip(slots["count"], places, *(slots[name] for name in names)):
                 numbers[(*names, *kind)] += count
         one_job = [*numbers.values()].count(1)
-        stated = {"attributes": [*self.attributes], "joint": joint}
+        stated = {"attributes": self.public, "joint": joint}
         return {**stated, "numbers": len(numbers), "of_one_job": one_job}
 
     @property
@@ -737,7 +737,7 @@ def choices_of(plan: Plan) -> Document:
     if level or threshold:
         thresholds = [] if level else [repr(float(configured(threshold)))]
     form = {"cell_level": level, "tables": like(".*"), "thresholds": thresholds}
-    return {**form, "workplaces": like(".*" if plan.record else r"\[\]")}
+    return {**form, "workplaces": like(".*" if plan.estimated else r"\[\]")}
 
 
 def check_plan(folder: Path, plan: Plan) -> str:
@@ -774,8 +774,7 @@ def check_plan(folder: Path, plan: Plan) -> str:
 
     blocks, domains, slots, cells = tables["blocks"], tables["domains"], tables["slots"], plan.cuts
     places, unit = [*zip(*(blocks[name] for name in order))], dict(zip(plan.codes, blocks[pooling["level"]]))
-    # The end of each part, by its first block; of copies of all blocks, these are one part.
-    after = {part: plan.copies * end for part, end in zip(plan.parts, itertools.count(1))}
+    after = dict(zip(plan.parts, itertools.count(1)))  # the end of each part, by its first block
     limits = [[*begins, after.get(begins[0], 0)] for begins in cells]
     strata = range(len(document["parameters"]["retention"] if plan.dirichlet else []))
     pools = [*zip(*(tables["pools"][name] for name in columns["pools"]))]
@@ -797,16 +796,15 @@ def check_plan(folder: Path, plan: Plan) -> str:
         "jobs are of residents if, and only if, there are no external zones": (plan.population or "all")
         == people,
         "shares of epsilon leave nothing": sum(shares) < 1,
-        "tables of workplaces are not of whole records": all(
+        "tables of workplaces are not those of such a release": all(
             work in (None, *order) and home is None and {*by} <= {*plan.attributes}
             for work, home, *by in of_work
         )
-        and (not plan.record or of_work[:1] == [(None, None, *plan.attributes)]),
-        "whole records are protected under a policy, or drawn more than once": not plan.record
+        and (not plan.estimated or of_work[:1] == [(None, None, *plan.attributes)]),
+        "more than homes is protected under a policy, or drawn more than once": not plan.estimated
         or (privacy["policy"] == "full" and plan.number == 1 and not plan.dirichlet),
         "the policy is of a level that there is not": plan.level is None or plan.level in order[:-1],
         "cells are of a level that there is not": document["choices"]["cell_level"] in (None, *order),
-        "secret attributes have more combinations than there is room for": plan.copies * len(places) < 2**31,
         "secret attributes are others": plan.secret.items() <= document["attributes"].items(),
         "blocks are not in order, each once": places == sorted(places) and len({*plan.codes}) == len(places),
         "weights are below 1 where somebody can live, or add up to 2^62": all(
@@ -905,7 +903,7 @@ def guarantee(plan: Plan, stated: Document, ratios: list[Decimal]) -> Document:
     classes = pool_classes(plan) if dirichlet else []
     noise = [] if dirichlet else ratios_of(plan)
     noises = [2 * log(up(1 / p)) for p in noise]
-    sets = [(True,) * len(noises)] if plan.record else changed(plan)  # Lemma 43
+    sets = [(True,) * len(noises)] if plan.estimated else changed(plan)  # Lemma 43
     rows = [*(dirichlet_rows(plan, classes) if dirichlet else table_rows(plan, noise, noises, sets))]
     reached = follow("certificate.json: classes", stated["classes"], rows, ratios)
     together: Callable[..., Decimal] = max if dirichlet else sum
@@ -957,7 +955,7 @@ def guarantee(plan: Plan, stated: Document, ratios: list[Decimal]) -> Document:
     totals = (
         len(n),
         jobs,
-        jobs if plan.record else sum(m) * runs // plan.number,
+        jobs if plan.estimated else sum(m) * runs // plan.number,
         len(cuts),
         sum(map(len, cuts)),
     )
@@ -1094,7 +1092,7 @@ def measured(plan: Plan) -> list[dict[tuple[Any, ...], tuple[int, int]]]:
         tables.append({})
         for (*label, part), n in jobs.items():
             home = [plan.codes[part]] if len(cells) > 1 else []
-            tables[-1][(*label, *home)] = n, plan.copies * cells[part]
+            tables[-1][(*label, *home)] = n, cells[part]
     for table in plan.workplaces:
         areas = {*blocks[table["work"]]} if table["work"] else {""}
         kinds_of = math.prod(len(plan.attributes[name]) for name in table["by"])
@@ -1119,15 +1117,13 @@ def table_rows(
 def changed(plan: Plan) -> list[tuple[bool, ...]]:
     """Return of edges from each block to the last one it reaches which tables they change (Lemma 40).
 
-    Without a distance that is the last of its part; of several copies of all blocks, any of another.
+    Without a distance that is the last of its part.
     """
     blocks = plan.tables["blocks"]
     homes = [starts(blocks[table["home"]]) for table in plan.document["choices"]["tables"]]
-    ends_of = sorted({0, plan.copies - 1})  # the copies that the ends of the one part are in
-    homes = [[copy * len(plan.codes) + start for copy in ends_of for start in begins] for begins in homes]
     cuts = [sorted({*itertools.chain(*plan.cuts)}), *homes]
     begins = sorted({*plan.parts})
-    last = [b - 1 for b in (*begins[1:], plan.copies * len(plan.codes))]
+    last = [b - 1 for b in (*begins[1:], len(plan.codes))]
     ends = enumerate(plan.near.reach) if plan.near else zip(begins, last)
     return [*{tuple(bisect_right(cut, a) < bisect_right(cut, b) for cut in cuts) for a, b in ends}]
 
@@ -1300,7 +1296,17 @@ def read_release(folder: Path) -> tuple[Document, Plan]:
         good = {*plan.codes} - plan.without_work >= {*slots["work"]}
         good &= all({*slots[name]} <= {*codes} for name, codes in plan.attributes.items())
         need(good, f"{name}.parquet: a job is where nobody can work, or of no category of the plan")
+        good = plan.record or jobs_by(slots, plan.public) == jobs_by(tables["slots"], plan.public)
+        need(good, f"{name}.parquet: jobs by what is public are not those of the plan")
     return stated, plan
+
+
+def jobs_by(slots: dict[str, list[Any]], names: list[str]) -> Counter[tuple[Any, ...]]:
+    """Count jobs by work block and some attributes."""
+    jobs = Counter[tuple[Any, ...]]()
+    for count, *kind in zip(slots["count"], slots["work"], *(slots[name] for name in names)):
+        jobs[(*kind,)] += count
+    return jobs
 
 
 # --- data (docs/formats.md, Data)
@@ -1317,7 +1323,7 @@ def check_names(folder: Path, plan: Plan) -> str:
     for kind, name in itertools.chain(*(files.items() for files in plan.files)):
         with_csv = plan.config["release"]["csv"] and kind != "jobs_main"
         due |= {f"{name}.parquet", *([f"{name}.csv.gz"] if with_csv else [])}
-    if plan.record:
+    if plan.estimated:
         numbers = range(1, len(plan.workplaces) + 1)
         due |= {"measurements/groups.parquet", "measurements/slots.parquet"}
         due |= {f"measurements/workplaces-{k}.parquet" for k in numbers}
@@ -1368,13 +1374,12 @@ def check_data(folder: Path, plan: Plan, stated: Document) -> str:
     }
     columns = ["w_geocode", "h_geocode", "S000", *column.values(), "createdate"]
     need(len({*columns}) == len(kinds) + 4, "plan: two columns of counts would have one name")
-    drawn = {column[kind] for kind in kinds if kind[0] in plan.secret}  # no slot has these
     ends = [*itertools.accumulate(map(len, attributes.values()), initial=1)]
-    part = plan.parts[:1] * len(slots["work"]) if plan.record else plan.slot_parts
+    part = plan.parts[:1] * len(slots["work"]) if plan.estimated else plan.slot_parts
     jobs = [*zip(part, slots["work"], *(slots[name] for name in plan.attributes), slots["count"])]
     public: Counter[tuple[str, int, str]] = Counter()
-    for part, work, *public_codes, count in jobs:
-        for counted in ("S000", *(column[kind] for kind in zip(plan.attributes, public_codes))):
+    for part, work, *codes, count in jobs:
+        for counted in ("S000", *(column[kind] for kind in zip(plan.attributes, codes))):
             public[work, part, counted] += count
 
     for files in plan.files:
@@ -1397,7 +1402,7 @@ def check_data(folder: Path, plan: Plan, stated: Document) -> str:
                 must(name, checks)
                 pairs, before = pairs + 1, pair
                 for counted, count in zip(columns[2:], n):
-                    if count and counted not in drawn:
+                    if count:
                         totals[work, parts[pair[1]], counted] += count
                     if count and "jobs_main" in files:
                         commutes[work, home, counted] += count
@@ -1408,21 +1413,16 @@ def check_data(folder: Path, plan: Plan, stated: Document) -> str:
             found = Counter[tuple[Any, ...]]()  # their order is that of pools, which the plan has not
             for row, slot in itertools.zip_longest(rows_of(folder / name, [*columns[:2], *attributes]), due):
                 work, home, *of_job = row or ("", "")
-                public_codes = [
-                    category
-                    for category, attribute in zip(of_job, attributes)
-                    if attribute in plan.attributes
-                ]
-                place = [parts[order.get(home, 0)], work, *public_codes]
-                found.update([(*place,)] if plan.record else [])
-                alike = row is not None and slot is not None and (plan.record or place == slot)
+                place = [parts[order.get(home, 0)], work, *of_job]
+                found.update([(*place,)] if plan.estimated else [])
+                alike = row is not None and slot is not None and (plan.estimated or place == slot)
                 need(alike, f"{name}: the jobs are not the plan's slots")
                 for counted in ("S000", *(column[kind] for kind in zip(attributes, of_job))):
                     commutes[work, home, counted] -= 1
-            same = not plan.record or found == Counter({(*slot,): count for *slot, count in jobs})
+            same = not plan.estimated or found == Counter({(*slot,): count for *slot, count in jobs})
             need(same, f"{name}: the jobs are not those of measurements/slots.parquet")
             need(not any(commutes.values()), f"{name} and the OD files hold different commutes")
-    blocks, counts = len({work for work, _, _ in public}), len(column) + 1 - len(drawn)
+    blocks, counts = len({work for work, _, _ in public}), len(column) + 1
     return f"{pairs:,} pairs; the totals of {blocks:,} work blocks by {counts} counts are those of the slots"
 
 
@@ -1472,8 +1472,8 @@ def verify(folder: Path, key: Path | None = None, only: bool = False) -> Iterato
     yield "guarantee", proved
     if not only:
         yield "names", check_names(folder, plan)
-        # Where numbers of records are confidential, nothing tells what counts add up to.
-        if not (plan.dirichlet or plan.protected):
+        # Where records need not be those of the slots, nothing tells what counts add up to.
+        if not (plan.dirichlet or plan.protected or plan.estimated):
             with localcontext(UP):
                 yield "noise", check_noise(folder, plan)
         yield "data", check_data(folder, plan, stated)

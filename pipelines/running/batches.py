@@ -53,7 +53,7 @@ TaskInputs = NDArray[np.int32] | list[list[Cells]]
 """What a task needs: **confidential** homes of a batch, shape (3, n); or factors of each run's tables."""
 
 _ESTIMATED = "estimated"
-_OTHERS = "the job records are not those that the plan was made for: a file changed"
+OTHER_JOBS = "the job records are not those that the plan was made for: a file changed"
 
 
 def keep_homes(
@@ -71,7 +71,7 @@ def keep_homes(
     slots are a ChangedFileError.
     """
     pools, geography = plan.pools, plan.geography
-    exact_totals = plan.numeric.target.record_range is None
+    exact_totals = plan.fills_slots
     slots = pools.slots.jobs(geography.n_blocks)
     finder = PoolFinder(pools, geography)
     slices = batches(plan, batch_jobs)
@@ -106,7 +106,7 @@ def keep_homes(
         for number, a, b in zip(present.tolist(), begin, np.append(begin, order.size)[1:], strict=True):
             staging.add_homes(number, np.ascontiguousarray(homes[:, a:b]))  # else number by number
     if exact_totals and (not np.array_equal(of_pool[:-1], pools.n) or not np.array_equal(of_block, slots)):
-        raise ChangedFileError(_OTHERS)
+        raise ChangedFileError(OTHER_JOBS)
     for table, count in enumerate(counts, start=1):
         staging.keep_counts(table, count)
     return of_pool
@@ -188,10 +188,10 @@ class BatchWork:
         pool, work, home = homes
         order = np.lexsort((work, pool))  # as the slots are
         sizes = None
-        if self.plan.numeric.target.record_range is not None:
+        if not self.plan.fills_slots:
             sizes = np.bincount(pool - pools.start, minlength=pools.stop - pools.start)
         elif not np.array_equal(work[order], self.plan.pools.slots.work[self._slots(batch)]):
-            raise ValueError(_OTHERS)
+            raise ValueError(OTHER_JOBS)
         return pools, home[order], sizes
 
     def _slots(self, batch: int) -> slice:
@@ -201,16 +201,15 @@ class BatchWork:
     def _write(self, part: Part, batch: int, drawn: NDArray[np.int32]) -> None:
         geography, slots = self.plan.geography, self.plan.pools.slots
         batch_slots = self._slots(batch)
-        public = {name: codes[batch_slots] for name, codes in slots.attributes.items()}
-        homes, attributes = self.plan.jobs_of(drawn, public)
-        categories = self.plan.categories
+        attributes = {name: codes[batch_slots] for name, codes in slots.attributes.items()}
+        categories = slots.categories
         part.od.parquet.parent.mkdir(exist_ok=True)
         first = batch == 0
-        outside = geography.is_external(homes)
+        outside = geography.is_external(drawn)
         for piece, rows in ((part.od, ~outside), (part.aux, outside)):
             if piece is not None:
                 chosen = {name: codes[rows] for name, codes in attributes.items()}
-                table = od_rows(geography, slots.work[batch_slots][rows], homes[rows], chosen, categories)
+                table = od_rows(geography, slots.work[batch_slots][rows], drawn[rows], chosen, categories)
                 if self.with_csv:
                     write_od_csv(table, piece.csv, createdate=self.createdate, header=first)
                 dated = table.append_column("createdate", pa.repeat(self.createdate, len(table)))
@@ -218,7 +217,7 @@ class BatchWork:
         if part.jobs is not None:
             columns: dict[str, Any] = {
                 "w_geocode": geography.block_codes.take(pa.array(slots.work[batch_slots])),
-                "h_geocode": geography.block_codes.take(pa.array(homes)),
+                "h_geocode": geography.block_codes.take(pa.array(drawn)),
                 **{
                     name: pa.array(categories[name], pa.string()).take(pa.array(codes))
                     for name, codes in attributes.items()

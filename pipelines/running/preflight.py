@@ -224,7 +224,7 @@ def refuse_other_slots(config: ReleaseConfig, plan: ReleasePlan) -> None:
     Without attributes there is nothing to do: `keep_homes` counts the jobs of every work block. With a public
     table of workplaces, that is what is compared with the plan, and nothing of the jobs.
     """
-    planned = plan.pools.slots
+    planned = plan.pools.slots.without(plan.policy.secret)
     if not planned.categories and config.workplaces is None:
         return
     file = config.jobs.file if config.workplaces is None else config.workplaces.file
@@ -268,7 +268,7 @@ def space_needed(plan: ReleasePlan) -> int:
     of counts, are reckoned with. A cell of a measured table has a noisy count, kept and published, and a
     factor, 8 bytes each; where several tables are fitted together, three numbers more.
     """
-    jobs, columns = plan.numeric.pools.n_records, sum(map(len, plan.categories.values()))
+    jobs, columns = plan.numeric.pools.n_records, sum(map(len, plan.pools.slots.categories.values()))
     needed = jobs * (12 + 2 * plan.implicates.number * (20 + columns)) + 10_000_000
     if plan.measures:
         cells = int(plan.numeric.k.sum())

@@ -248,8 +248,6 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
     # One step under a distance need not change all tables, whose losses then add up to more than epsilon.
     together = "epsilon" if plan.policy.reach is None else "the sum of their 2 ln(1/p)"
     zones = ", external zones among them" if plan.geography.external_zones else ""
-    if secret := plan.policy.secret:
-        zones += f", once for each category of {' and each of '.join(secret)}"
     of_level = f", those of {plan.choices.cell_level}" if plan.choices.cell_level else ""
     lines = [
         f"Exact       {' '.join(exact_in_words(certificate).split())}",
@@ -492,16 +490,13 @@ def _choose(plan: ReleasePlan) -> list[int]:
 
 
 def _blocks_per_cell(plan: ReleasePlan, pool: int) -> tuple[NDArray[np.int64], int]:
-    """Return how many blocks each block's cell has, 0 outside the pool's part; and the number of cells.
-
-    Under a policy of attributes cells of all categories are counted.
-    """
+    """Return how many blocks each block's cell has, 0 outside the pool's part; and the number of cells."""
     domains, domain = plan.numeric.domains, int(plan.numeric.pools.domain[pool])
     cells = np.arange(domains.n_cells[domain], dtype=np.int32)
     first, stop = domains.bounds(np.full(cells.size, domain, np.int32), cells)
-    size = np.zeros(plan.n_origins, np.int64)
+    size = np.zeros(plan.geography.n_blocks, np.int64)
     size[first[0] : stop[-1]] = np.repeat(stop - first, stop - first)
-    return size[: plan.geography.n_blocks], cells.size  # which are alike in every copy of the blocks
+    return size, cells.size
 
 
 def _curve(

@@ -84,7 +84,7 @@ class Geometric(Mechanism):
         tables = tuple(table for table, _ in secondary)
         if min(shares) <= 0:
             raise ValueError("every measured table has a share of epsilon above 0, together 1")
-        if target.protects == "record":  # another record changes every table
+        if target.protects == "record" or domains.policy.secret:  # neighbours differ in every table
             changed = Fraction(1)
         else:
             changed = joint_loss(changed_tables([domains, *(table.domains for table in tables)]), shares)
@@ -125,7 +125,7 @@ class Geometric(Mechanism):
         _check(plan, parameters)
         zero, rows, tables = Fraction(0), [], (*_tables(plan), *plan.workplaces)
         ratios = [*parameters.ratios, *(table.parameters.ratio for table in plan.workplaces)]
-        if plan.target.protects == "record":
+        if plan.changes_workplaces:
             sets = frozenset([(True,) * len(tables)])
         else:
             sets = changed_tables([table.domains for table in tables])

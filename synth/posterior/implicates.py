@@ -341,13 +341,13 @@ class Implicates:
             np.searchsorted(home_area, label, side="right") - 1 for label in (starts, all_cuts)
         )
         outside, fine_outside = (np.isin(label, self._areas.outside) for label in (starts, all_cuts))
-        all_areas, copies = home_area.size, self._table.domains.policy.copies
-        homes = Homes(all_cuts, fine_unit, fine_area, fine_outside, all_homes, all_areas, copies)
+        all_areas = home_area.size
+        homes = Homes(all_cuts, fine_unit, fine_area, fine_outside, all_homes, all_areas)
         all_places = np.arange(self._groups.n_places)
         work_unit = self._areas.work_unit
         self._work_unit = unit_of_place = all_places if work_unit is None else work_unit
         work, owner = work_area[place], unit_of_place[place]
-        stratum = strata(outside, work == area % (all_areas // copies))
+        stratum = strata(outside, work == area)
         units = np.where(first == last, first, home)
         labels = [units] if np.array_equal(units, home) else [units, home]
         everywhere = [Family(label, strata(outside), far=label is labels[-1]) for label in labels]

@@ -39,8 +39,6 @@ class Homes:
     unit_width, area_width : int
         Larger than numbers of units, and of areas, in families: a label of these is the number of a group of
         places times this, and that of a unit or an area.
-    copies : int
-        Of the blocks, each with the same areas, `area_width` together.
     """
 
     first: Int32
@@ -49,12 +47,10 @@ class Homes:
     outside: NDArray[np.bool_]
     unit_width: int
     area_width: int
-    copies: int
 
     def strata(self, some: Int64, work_area: int | None = None) -> Int64:
         """Return the strata of some of them, by larger area of the workplace, or of any."""
-        area = self.area[some] % (self.area_width // self.copies)
-        return strata(self.outside[some], work_area is None or area == work_area)
+        return strata(self.outside[some], work_area is None or self.area[some] == work_area)
 
 
 class Together(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -285,3 +285,34 @@ def test_the_sum_of_all_jobs_and_those_of_residents_is_of_homes_on_one_side() ->
         assert all(p <= odds * there[s] and there[s] <= odds * p for s, p in here.items())
     for other in ((2, 3), (0, 1)):  # out of the geography, and into it
         assert here.keys().isdisjoint(both(other))
+
+
+def test_a_policy_of_attributes_implies_those_of_homes_and_of_fewer_attributes() -> None:
+    """And so it is for all pairs of inputs: the neighbours of what is implied are neighbours of the other."""
+    both, age, pay = "attribute age:1/pay:2", "attribute age:1", "attribute pay:2"
+    homes = ["full", "parts st:1/cty:2", "distance 16:0"]
+    for other in (*homes, age, pay, both):
+        assert implies(both, other)
+        assert implies(age, other) == (other in (*homes, age))
+    for other in homes:
+        assert not implies(other, age)
+    assert not implies(age, "attribute age:3"), "other categories"
+    assert not implies("attribute age:1", "attribute age:11")
+    secret = {"age": "xy", "pay": "lh"}
+    jobs = [*itertools.product(range(2), "xy", "lh")]  # home, age, pay: one job
+
+    def pairs(hidden: set[str]) -> set[tuple[object, object]]:
+        at = [0, *(i + 1 for i, name in enumerate(secret) if name in hidden)]
+        return {
+            (one, other)
+            for one, other in itertools.permutations(jobs, 2)
+            if all(one[i] == other[i] for i in range(3) if i not in at)
+        }
+
+    for one, other in itertools.product([{"age", "pay"}, {"age"}, {"pay"}, set[str]()], repeat=2):
+        names = [
+            f"attribute {'/'.join(f'{name}:0' for name in sorted(some))}" if some else "full"
+            for some in (one, other)
+        ]
+        assert implies(*names) == (pairs(other) <= pairs(one))
+    assert Counter(map(len, map(pairs, ({"age", "pay"}, set())))) == {56: 1, 8: 1}

@@ -121,8 +121,7 @@ def prepare(folder: Path, prepared: Prepared) -> None:
     if not prepared.map.is_file():
         # Without the library that draws maps there is none, and all else works.
         with suppress(FileNotFoundError):
-            shown = draws is not None and not draws.secret  # a map takes jobs by place of work for exact
-            site_map = _map(release, draws if shown else None, prepared.backdrop)
+            site_map = _map(release, draws, prepared.backdrop)
             if site_map.parts:
                 write_parts(site_map, prepared.folder / PARTS)
             compressed = gzip.compress(site_map.page.encode(), mtime=0)

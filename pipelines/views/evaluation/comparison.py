@@ -225,8 +225,7 @@ def _count(source: JobSource, geography: geo_data.Geography, *, others: bool) ->
     for part in source.parts(unmatched=others):
         inside = part.work >= 0
         pairs, jobs = np.unique(
-            # What is secret besides homes is in the copy of the blocks that an origin is in.
-            part.work[inside].astype(np.int64) * geography.n_blocks + part.home[inside] % geography.n_blocks,
+            part.work[inside].astype(np.int64) * geography.n_blocks + part.home[inside],
             return_counts=True,
         )
         counts = pd.concat([counts, pd.Series(jobs, pairs)])

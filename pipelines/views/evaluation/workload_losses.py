@@ -15,7 +15,7 @@ from geo_data.od_files import LODES_CATEGORIES, count_columns
 from geo_data.pools import order_records
 from pipelines.planning.simulation import draw_public_model, draw_without_noise
 from pipelines.plans.plan import ReleasePlan
-from pipelines.plans.workload import CountedJobs, Table, Workload, jobs_at, workload_of
+from pipelines.plans.workload import CountedJobs, Table, Workload, workload_of
 from pipelines.views.release import Release
 
 Row = tuple[str, str, str, float]
@@ -33,10 +33,10 @@ def workload_losses(release: Release, source: JobSource) -> list[Row]:
     plan = release.plan
     slots = plan.pools.slots
     workload = workload_of(plan)
-    read_truth, counted = partial(_read, source, plan), partial(jobs_at, plan.geography, plan.policy)
+    read_truth, counted = partial(_read, source, plan), CountedJobs
     drawn = {} if plan.workplaces else {"public_model": draw_public_model(plan, _SEED)}
     pooled_by = plan.attributes
-    if plan.numeric.target.record_range is None and _has(source, slots, pooled_by):
+    if plan.fills_slots and _has(source, slots, pooled_by):
         records = read_truth(pooled_by)
         order = None
         with suppress(ValueError):  # other jobs have no place in the pools
@@ -74,7 +74,7 @@ def _has(source: JobSource, slots: geo_data.Slots, names: tuple[str, ...]) -> bo
 
 def _read(source: JobSource, plan: ReleasePlan, names: tuple[str, ...]) -> geo_data.JobRecords:
     """Return the true jobs of the plan's geography and categories; none where all should be, and are not."""
-    categories, unmatched = plan.pools.slots.categories, plan.numeric.target.record_range is not None
+    categories, unmatched = plan.pools.slots.categories, not plan.fills_slots
     parts = []
     for part in source.parts(names, categories, unmatched=unmatched):
         kept = part.work >= 0

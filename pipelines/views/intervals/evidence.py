@@ -49,9 +49,7 @@ class PlaceDraws:
     """Posterior draws of the homes of some jobs."""
 
     rows: slice  # The rows of `JobDraws` whose jobs these are
-    # Home unit, or block, of each job, row after row; where attributes are secret, in the copy that its
-    # categories have (`synth.Policy`)
-    homes: Int32
+    homes: Int32  # Home unit, or block, of each job, row after row
 
 
 class JobDraws:
@@ -61,8 +59,8 @@ class JobDraws:
         self, release: Release, draws: int, key: synth.RunKey, done: Callable[[int, int], None]
     ) -> None:
         plan = release.plan
-        if plan.numeric.target.record_range is not None:
-            reason = "protects whole records" if plan.workplaces else "has a public table of workplaces"
+        if not plan.fills_slots:
+            reason = "estimates jobs by workplace" if plan.workplaces else "has a public table of workplaces"
             raise PublicReleaseError(
                 f"{release.public}: it {reason}, so how many jobs were counted is confidential, and there "
                 "are no intervals of them"
@@ -84,7 +82,7 @@ class JobDraws:
         names = [name for name in dict.fromkeys(looked_at) if name in slots.attributes]
 
         def starts_of(areas: str) -> Int32:
-            return policy.in_copies(geography.starts(areas), geography.n_blocks)
+            return geography.starts(areas).astype(np.int32)
 
         # Places: units of the model, parted where pools have different cells, or homes in different parts.
         shared = plan.pools.shared.any()
@@ -115,10 +113,8 @@ class JobDraws:
         differ = attribute_concentrations(geography, plan.level, slots)
         variances: dict[int, NDArray[np.float64]] = {}
         # Homes that are no units of a level are sums of units, or parts in which units are alike.
-        public = [tuple(name for name in t.attributes if name in names) for t in self.tables]
         tables_read = [
-            (t.work, by, t.home if t.home in geography.levels else plan.level)
-            for t, by in zip(self.tables, public, strict=True)
+            (t.work, t.attributes, t.home if t.home in geography.levels else plan.level) for t in self.tables
         ]
         # And flows that differ by each attribute
         tables_read += [(plan.level, (name,), plan.level) for name in names]
@@ -148,7 +144,7 @@ class JobDraws:
             starts_of(above),
             starts_of(plan.level),
             np.unique(unit_of_place, return_inverse=True)[1].astype(np.int64),
-            policy.in_copies(geography.external_blocks, geography.n_blocks),
+            geography.external_blocks.astype(np.int32),
             prior.bands,
         )
         labels = np.stack([plan.pools.place, *plan.pools.strata.values()]).astype(np.int64)
@@ -168,14 +164,13 @@ class JobDraws:
             total = np.add.reduceat(plan.weights, geography.starts(plan.level))
             part = plan.weights / total[geography.unit_of(plan.level, np.arange(plan.weights.size))]
             stream = key.stream("blocks of intervals", 0)
-            self._blocks = BlockDraws(np.tile(Assumptions().homes * part, policy.copies), draws, stream)
+            self._blocks = BlockDraws(Assumptions().homes * part, draws, stream)
 
     def places(self) -> Iterator[PlaceDraws]:
         """Yield the draws of all jobs, place by place, once."""
         geography = self.plan.geography
         domains = self._implicates.domains()
-        copy, block = np.divmod(domains.cuts, geography.n_blocks)
-        unit = copy * geography.n_units(self._unit_level) + geography.unit_of(self._unit_level, block)
+        unit = geography.unit_of(self._unit_level, domains.cuts)
         for i, cells in enumerate(self._implicates.places()):
             rows = self._groups.rows(i)
             if self._blocks is None:
@@ -300,7 +295,7 @@ def _level_of(geography: Geography, areas: str) -> str:
 
 def _table(n: NDArray[Any], part: Int32, cuts: NDArray[Any], plan: ReleasePlan) -> synth.Table:
     """Return a table of groups, each of homes of a part, whose cells begin at some cuts and at its begin."""
-    domains = synth.Domains.of_parts(plan.n_origins, cuts, plan.policy)
+    domains = synth.Domains.of_parts(plan.geography.n_blocks, cuts, plan.policy)
     return synth.Table(n.astype(np.int64), part.astype(np.int32), domains)
 
 
@@ -357,24 +352,18 @@ def _drawn(release: Release, plan: ReleasePlan, table: synth.Table) -> Evidence:
 
 
 def _released(release: Release, plan: ReleasePlan, below: str) -> Iterator[tuple[Int64, Int32, Int64]]:
-    """Yield pool, home (origin) and number of jobs of the rows of a data set."""
+    """Yield pool, home and number of jobs of the rows of a data set."""
     names, by = file_names(plan.config), plan.pools.pooling.by
     geography, slots = plan.geography, plan.pools.slots
     pool = np.repeat(np.arange(plan.pools.n.size), plan.pools.n)
-    secret = plan.policy.secret
-    if len(by) > 1 or secret:  # told apart by the file of jobs only, whose rows are the slots in their order
+    if len(by) > 1:  # told apart by the file of jobs only, whose rows are the slots in their order
         begin = 0
-        for frame in _frames(release, below + names["jobs_parquet"], ["h_geocode", *secret]):
+        for frame in _frames(release, below + names["jobs_parquet"], ["h_geocode"]):
             pools = pool[begin : begin + len(frame)]
             begin += len(frame)
             if pools.size < len(frame):
                 raise PublicReleaseError(f"{release.public}: there are more jobs than the plan has")
-            codes = {name: pd.Categorical(frame[name], values).codes for name, values in secret.items()}
-            if any((of_jobs < 0).any() for of_jobs in codes.values()):
-                raise PublicReleaseError(
-                    f"{release.public}: jobs have categories that the plan does not have"
-                )
-            home = plan.policy.origins(geography.number(frame["h_geocode"]), codes, geography.n_blocks)
+            home = geography.number(frame["h_geocode"])
             yield pools, home, np.ones(pools.size, np.int64)
         return
     columns = count_columns(slots.categories)[by[0]] if by else ("S000",)

@@ -73,8 +73,6 @@ class PosteriorDraws:
     draws : int
     attributes : tuple of str
         By whose categories jobs can be counted.
-    secret : tuple of str
-        Those of them that were drawn with homes: by these the jobs of a work block are no public totals.
     """
 
     def __init__(self, release: Release, path: PathLike) -> None:
@@ -93,7 +91,6 @@ class PosteriorDraws:
             )
         self.home_level, self.draws = str(document["home_level"]), int(document["draws"])
         self.attributes = tuple(name for name in release.categories if name in document["attributes"])
-        self.secret = tuple(str(name) for name in document.get("secret", ()))
         if self.home_level not in release.levels:
             raise PublicReleaseError(f"{path}: the release has no level {self.home_level!r}")
 
@@ -399,54 +396,34 @@ class PosteriorDraws:
         """Count the jobs of a row group: cells of a table, rising, and their counts in each draw."""
         works, begin = self._works
         work = works[begin[number] : begin[number + 1]]
-        public = [name for name in attributes if name not in self.secret]
         with _blame(self.path), pq.ParquetFile(self.path) as file:
-            table = file.read_row_group(number, columns=["jobs", "homes", *public]).combine_chunks()
+            table = file.read_row_group(number, columns=["jobs", "homes", *attributes]).combine_chunks()
             jobs = table["jobs"].to_numpy()
             lists = table["homes"].combine_chunks()
             if (jobs < 1).any() or not np.array_equal(lists.value_lengths().to_numpy(), jobs * self.draws):
                 raise ValueError("a row has not one home for each of its jobs in each draw")
             row_cell = work_area[work]
             keep = row_cell >= 0
-            jobs, drawn = jobs[keep], lists.filter(pa.array(keep)).flatten().to_numpy()
-            codes, homes = self._drawn_categories(drawn, home_area.size)
+            jobs, homes = jobs[keep], lists.filter(pa.array(keep)).flatten().to_numpy()
+            if homes.size and int(homes.max()) >= home_area.size:
+                raise ValueError("there are homes that the release does not have")
             for name, width in zip(attributes, shape[1:-1], strict=True):
-                row_cell = row_cell * width
-                if name in public:
-                    values = pa.array(self.release.categories[name], pa.string())
-                    code = pc.index_in(table[name].cast(pa.string()), value_set=values)
-                    if code.null_count:
-                        raise ValueError(f"there are categories of {name} that the release does not have")
-                    row_cell = row_cell + code.to_numpy()
+                values = pa.array(self.release.categories[name], pa.string())
+                code = pc.index_in(table[name].cast(pa.string()), value_set=values)
+                if code.null_count:
+                    raise ValueError(f"there are categories of {name} that the release does not have")
+                row_cell = row_cell * width + code.to_numpy()
         first, of_row = np.unique(row_cell[keep], return_inverse=True)
         row = np.repeat(np.arange(jobs.size), jobs * self.draws)
         start = np.append(0, np.cumsum(jobs * self.draws))[:-1]
         draw = (np.arange(homes.size) - start[row]) // jobs[row]
-        home = home_area[homes]
+        home, areas = home_area[homes], shape[-1]
         counted = home >= 0
-        combined, span, after = home[counted], shape[-1], shape[-1]  # the home, and what was drawn with it
-        for name, width in zip(reversed(attributes), reversed(shape[1:-1]), strict=True):
-            if name in codes:
-                combined = combined + codes[name][counted].astype(np.int64) * after
-                span = after * width
-            after *= width
-        cell = of_row[row[counted]] * span + combined
+        cell = of_row[row[counted]] * areas + home[counted]
         position, occurring = pd.factorize(cell, sort=True)  # of few that occur: not of all there may be
         flat = draw[counted] * occurring.size + position
         counts = np.bincount(flat, minlength=self.draws * occurring.size).reshape(self.draws, occurring.size)
-        return first[occurring // span] * shape[-1] + occurring % span, counts
-
-    def _drawn_categories(
-        self, drawn: NDArray[np.integer], units: int
-    ) -> tuple[dict[str, NDArray[np.integer]], NDArray[np.integer]]:
-        """Return the codes of the secret attributes that were drawn with homes, and the units of these."""
-        codes = {}
-        copy, homes = np.divmod(drawn, units) if self.secret else (np.zeros(1, np.int64), drawn)
-        for name in reversed(self.secret):
-            copy, codes[name] = np.divmod(copy, len(self.release.categories[name]))
-        if copy.any() or (homes.size and int(homes.max()) >= units):
-            raise ValueError("there are homes that the release does not have")
-        return codes, homes
+        return first[occurring // areas] * areas + occurring % areas, counts
 
 
 def public_key(release: Release) -> synth.RunKey:

@@ -57,9 +57,15 @@ class WorkplaceIntervals:
 
     @property
     def tables(self) -> list[tuple[str | None, tuple[str, ...]]]:
-        """Levels of work areas, coarse first and the blocks last, each with no attribute and each alone."""
-        geography = self._plan.geography
-        names = [(), *((name,) for name in self._plan.pools.slots.categories)]
+        """Levels of work areas, coarse first and the blocks last, each with no attribute and each alone.
+
+        Where secret attributes alone are estimated, each with one of these.
+        """
+        geography, secret = self._plan.geography, self._plan.policy.secret
+        names = [
+            *([] if secret else [()]),
+            *((name,) for name in secret or self._plan.pools.slots.categories),
+        ]
         return [(level, by) for level in (None, *geography.levels, geography.block_level) for by in names]
 
     def jobs(self, level: str | None, by: tuple[str, ...] = ()) -> pd.DataFrame | None:

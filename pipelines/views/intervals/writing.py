@@ -73,7 +73,7 @@ def write_intervals(
 
 
 def _write_workplaces(release: Release, to: Path, done: Progress) -> dict[str, Path]:
-    """Write intervals of jobs by workplace, of a release of whole records."""
+    """Write intervals of jobs by workplace, of a release that estimates them."""
     intervals = WorkplaceIntervals(release)
     names = {}
     with whole_folder(to, mode=None) as new_folder:
@@ -99,7 +99,7 @@ def file_name(table: Table) -> str:
 
 def _write_draws(release: Release, jobs: JobDraws, draws: int, path: Path, done: Progress) -> None:
     geography = jobs.plan.geography
-    units = geography.n_units(jobs.home_level) * jobs.plan.policy.copies
+    units = geography.n_units(jobs.home_level)
     home = pa.uint16() if units <= 2**16 else pa.int32()
     schema = pa.schema(
         [
@@ -130,8 +130,7 @@ def _about(release: Release, jobs: JobDraws, draws: int) -> dict[str, object]:
         "draws": draws,
         "home_level": jobs.home_level,
         "homes": [str(code) for code in jobs.plan.geography.codes(jobs.home_level)],
-        "attributes": [*jobs.attributes, *jobs.plan.policy.secret],
-        "secret": [*jobs.plan.policy.secret],
+        "attributes": [*jobs.attributes],
     }
 
 

@@ -22,7 +22,7 @@ from pipelines.release.promises import exact_in_words, odds_in_words, presence_i
 from pipelines.release.signing import SIGNED, UNSIGNED, is_signed
 from pipelines.storage.durable import write_whole
 from pipelines.views.accuracy import accuracy_words
-from pipelines.views.folder import PublicReleaseError, check_target
+from pipelines.views.folder import check_target
 from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.maps.backdrop import Backdrop
 from pipelines.views.maps.payload import Payload, make_payload
@@ -108,11 +108,6 @@ def _named(name: str, content: bytes, kind: str) -> str:
 
 def _payload(release: Release, draws: PosteriorDraws | None, backdrop: Backdrop | None) -> Payload:
     _library("maplibre-gl.js")  # before what takes its time
-    if draws is not None and draws.secret:
-        raise PublicReleaseError(
-            f"{draws.path}: categories of {' and '.join(draws.secret)} are as secret as homes, and a map "
-            "with intervals takes jobs by place of work for exact. Fix: make it without --intervals"
-        )
     return make_payload(release, _PAYLOAD_LIMIT, draws, backdrop)
 
 

@@ -24,7 +24,7 @@ from pipelines.plans.accuracy import ExpectedAccuracy, after_draw, reported_tabl
 from pipelines.plans.measured import TableChoice
 from pipelines.plans.plan import Choices, ReleasePlan, batches
 from pipelines.plans.utility import squared_error
-from pipelines.plans.workload import Workload, jobs_at, resolve_workload
+from pipelines.plans.workload import CountedJobs, Workload, resolve_workload
 from synth.geometric.measured import count_cells
 
 Int64 = NDArray[np.int64]
@@ -69,7 +69,7 @@ def noisy_counts(plan: ReleasePlan, homes: Homes, seed: int) -> list[Int64]:
 def test_sums_of_measured_cells_are_the_tables_that_they_are_said_to_be(plan: ReleasePlan) -> None:
     rng, slots, workload = np.random.default_rng(1), plan.pools.slots, reported(plan)
     homes = rng.integers(plan.geography.n_blocks, size=len(slots)).astype(np.int32)
-    jobs = jobs_at(plan.geography, plan.policy, slots.work, homes, slots.attributes)
+    jobs = CountedJobs(slots.work, homes, slots.attributes)
     tables, found = plan.mechanism.tables(plan.numeric), []
     for table, group in zip(tables, groups_of(plan), strict=True):
         nothing = np.zeros(int(table.offsets[-1]), np.int64)
@@ -100,9 +100,7 @@ def test_errors_are_found_that_no_public_model_expects(
         drawn, _ = procedure_of(plan).draw(batches(plan), homes, synth.RunKey.from_seed(seed))
         noisy = noisy_counts(plan, homes, seed)  # that it was drawn from
         risks = risk.estimate_risks(plan, JobLayout(plan), noisy, workload)
-        sides = [
-            jobs_at(plan.geography, plan.policy, slots.work, one, slots.attributes) for one in (homes, drawn)
-        ]
+        sides = [CountedJobs(slots.work, one, slots.attributes) for one in (homes, drawn)]
         for table, found in zip(workload.tables, risks, strict=True):
             if found is not None:
                 true = squared_error(*workload.cells(table, sides))

@@ -88,7 +88,7 @@ def distance(km: object) -> Table:
 
 def secret(**attributes: object) -> Table:
     tables = [{"name": name, "categories": values} for name, values in attributes.items()]
-    return {"privacy.protects": ["home", *attributes], "attribute": tables}
+    return NOISE | {"privacy.protects": ["home", *attributes], "attribute": tables}
 
 
 def measured(home: str, *by: str) -> TableChoice:
@@ -100,6 +100,8 @@ OF_WORKPLACES = (
     TableChoice("tabblk2010", (), None, Fraction(1, 10)),
     TableChoice("trct", ("age", "sector"), None, Fraction(1, 10)),
 )
+
+OF_CATEGORIES = (OF_WORKPLACES[0], OF_WORKPLACES[2])
 
 
 def config_of(release: Release) -> ReleaseConfig:
@@ -160,7 +162,7 @@ _OTHER_FILES |= {
     "records with a table",
     "implicates by noise",
     "counties by noise",
-    "secret by noise",
+    "secret",
     "parquet alone",
 }
 
@@ -377,27 +379,26 @@ KINDS = [
     Kind(
         "secret",
         "microdata",
-        {"plan.pool_by": ["sector"]} | secret(age=AGES),
-        Choices("trct", 8, (1.0,), ("sector",)),
-        certificate={"policy.attributes": {"age": AGES}},
-    ),
-    Kind(
-        "secret by noise",
-        "microdata",
-        NOISE | secret(age=AGES),
-        Choices("trct", 8, (), cell_level="trct", tables=(measured("trct", "sector"),)),
-        certificate={"policy.attributes": {"age": AGES}},
+        secret(age=AGES),
+        Choices("trct", 8, (), cell_level="trct", tables=(TRACT_AGES,), workplaces=OF_CATEGORIES),
+        certificate={"policy.attributes": {"age": AGES}, "released_exactly.attributes": ["sector"]},
         forgeries=(
             *ONE_POLICY,
+            planned("plan", "choices.workplaces", []),
+            planned("guarantee", "choices.workplaces.1.numerator", lambda number: number - 10**15),
+            measured_file("guarantee", "slots.parquet", fewer_jobs),
+            measured_file("measurements", "slots.parquet", job_of_another_kind),
+            measured_file("measurements", "groups.parquet", lambda table: table[1:]),
             stated("guarantee", policy__name="attribute age:0"),
             stated("guarantee", policy__attributes={"age": AGES[:2]}),
             stated("guarantee", policy__words=lambda text: text.replace("protected too", "public")),
-            planned("plan", "configuration.attribute.0.categories", AGES[:2]),
+            planned("guarantee", "configuration.attribute.0.categories", AGES[:2]),
             planned("plan", "configuration.attribute.0.categories", AGES[::-1]),
             *(
                 planned("plan", "configuration.privacy.protects", protects)
-                for protects in (["home", "sector"], ["home", "age", "sector"], "home", "record")
+                for protects in (["home", "sector"], ["home", "age", "sector"], "home")
             ),
+            planned("guarantee", "configuration.privacy.protects", "record"),
             policy("plan", {"partition": "cty"}),
             rows("data", "jobs", other_age),
         ),
@@ -405,8 +406,8 @@ KINDS = [
     Kind(
         "all secret",
         "microdata",
-        NOISE | {"release.implicates": 2} | secret(sector=SECTORS, age=AGES),
-        Choices("trct", 8, (), cell_level="trct"),
+        secret(sector=SECTORS, age=AGES),
+        Choices("trct", 8, (), cell_level="trct", workplaces=OF_CATEGORIES),
         certificate={"policy.attributes": {"sector": SECTORS, "age": AGES}},
     ),
     Kind(
@@ -546,8 +547,13 @@ REFUSED: list[tuple[str, Table, str]] = [
     ),
     ("microdata", {"jobs.attributes": ["age", "noisy"]}, '"noisy" is the name of a column'),
     ("microdata", RECORDS | COUNTIES, "a record is protected as a whole"),
-    ("microdata", RECORDS | {"release.implicates": 2}, "there is one synthetic data set of whole records"),
+    ("microdata", RECORDS | {"release.implicates": 2}, "there is one synthetic data set"),
     ("microdata", RECORDS | {"release.mechanism": "dirichlet"}, '"dirichlet" measures no workplaces'),
+    (
+        "microdata",
+        secret(age=AGES) | {"release.mechanism": "dirichlet"},
+        '"dirichlet" measures no workplaces',
+    ),
     # how many implicates, by which mechanism
     *(("lodes", {"release.implicates": number}, "release.implicates") for number in (0, 100, "3", 2.5, True)),
     (
@@ -574,22 +580,25 @@ REFUSED: list[tuple[str, Table, str]] = [
     ("lodes", distance(3) | A_TABLE, "have no proof under it"),
     (
         "lodes",
-        {"privacy.protects": ["home", "age"]},
+        GEOMETRIC | {"privacy.protects": ["home", "age"]},
         "an origin-destination file counts each attribute by itself",
     ),
-    ("microdata", {"privacy.protects": ["home", "pay"]}, '"pay" is not an attribute of the jobs'),
+    ("microdata", NOISE | {"privacy.protects": ["home", "pay"]}, '"pay" is not an attribute of the jobs'),
     (
         "microdata",
         secret(age=AGES) | {"workplaces": {"file": "w.csv", "count": "n"}},
         "numbers of records that are protected too",
     ),
-    ("microdata", secret(age=AGES) | {"plan.pool_by": ["age"]}, '"age" is secret by privacy.protects'),
     ("microdata", secret(age=["old"]), "list all that a job may have, two or more different texts"),
     ("microdata", secret(age=["old", "old"]), "two or more different texts"),
     ("microdata", secret(age=["old", "old "]), "two categories are spellings of one"),
     ("microdata", secret(age=["old", "\n"]), "is not allowed; write one line of text"),
     ("microdata", secret(), "cannot be protected; write"),
-    ("microdata", {"privacy.protects": ["home", "age"]}, 'categories of "age" may not be read from the jobs'),
+    (
+        "microdata",
+        NOISE | {"privacy.protects": ["home", "age"]},
+        'categories of "age" may not be read from the jobs',
+    ),
     ("microdata", {"privacy.protects": ["age"]}, '["age"] cannot be protected'),
     ("microdata", {"privacy.protects": ["home", "record"]}, "cannot be protected"),
     ("microdata", {"privacy.protects": "homes"}, '"homes" cannot be protected'),

@@ -148,18 +148,20 @@ def test_readers_take_it(release: Release, tmp_path: Path) -> None:
     opened = pipelines.open_release(release.public)
     page = (release.public / "attackers.md").read_text(encoding="utf-8")
     assert pipelines.attackers(release.public).text() == page
-    if opened.geography.nobody_lives.any() and release.certificate.presence is None:
+    if opened.geography.nobody_lives.any() and not release.plan.workplaces:
         with pytest.raises(PublicReleaseError, match="no intervals of such releases yet"):
             opened.write_intervals(tmp_path / "intervals", draws=19)
+    elif release.plan.workplaces:
+        files = opened.write_intervals(tmp_path / "intervals", draws=19)
+        attribute = next(iter(release.plan.policy.secret), None)
+        words = "all jobs" if attribute is None else f"all jobs by {attribute}"
+        assert pd.read_csv(files[words])["S000"].sum() == len(release.plan.pools.slots)
     elif release.certificate.presence is None:
         draws = opened.write_intervals(tmp_path / "intervals", draws=19)["draws"]
         drawn = opened.draws(draws).implicates("trct", "tabblk2010").groupby("work")
         jobs = np.bincount(release.plan.pools.slots.work)
         for number in range(19):
             assert drawn[str(number + 1)].sum().tolist() == jobs[jobs > 0].tolist()
-    elif release.certificate.protects == "record":
-        files = opened.write_intervals(tmp_path / "intervals", draws=19)
-        assert pd.read_csv(files["all jobs"])["S000"].sum() == len(release.plan.pools.slots)
     else:
         with pytest.raises(PublicReleaseError, match="how many jobs were counted is confidential"):
             opened.write_intervals(tmp_path / "intervals", draws=19)

@@ -22,7 +22,16 @@ def benchmark(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.mark.parametrize(
-    "name", ["census", "Leeds", pytest.param("Rhode Island", marks=[pytest.mark.deep, pytest.mark.slow])]
+    "name",
+    [
+        "census",
+        "census, mode secret",
+        "Leeds",
+        *(
+            pytest.param(name, marks=[pytest.mark.deep, pytest.mark.slow])
+            for name in ("Rhode Island", "Rhode Island, earnings secret")
+        ),
+    ],
 )
 def test_less_is_lost_than_by_plain_noise(
     name: str, benchmark: ModuleType, shared_data: Path, clean_source: object, tmp_path: Path
@@ -66,7 +75,7 @@ def test_modes_of_large_work_areas_are_within_two_points(
     (released,) = release.job_records(("mode",))
     shares = []
     for jobs in (true, released):
-        counts = np.zeros((release.geography.n_blocks, len(release.plan.categories["mode"])))
+        counts = np.zeros((release.geography.n_blocks, len(release.categories["mode"])))
         np.add.at(counts, (jobs.work, jobs.attributes["mode"]), 1)
         shares.append(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1))
     largest = np.argsort(-np.bincount(true.work))[:10]

@@ -22,7 +22,7 @@ def drawn_inside(places: np.ndarray, of_areas: list[Family], *of_homes: list[Fam
     """The factors of all fine cells in each place; places of a number have something in common."""
     unit = np.array([0, 0, 1, 2, 2, 2, 3, 4, 4])
     area = np.array([0, 0, 0, 1, 1, 1, 1, 1, 1])
-    homes = Homes(np.arange(FINE, dtype=np.int32), unit, area, np.zeros(FINE, np.bool_), UNIT, AREA, 1)
+    homes = Homes(np.arange(FINE, dtype=np.int32), unit, area, np.zeros(FINE, np.bool_), UNIT, AREA)
     together = [Together(places, of_areas, of_homes[0], of_homes[-1])]
     inside = Inside(homes, [homes.first] * places.size, np.zeros(places.size, np.int64), together, 1, 40)
     every = np.arange(FINE)
@@ -54,7 +54,7 @@ def test_areas_units_and_fine_cells_have_a_factor_each_but_a_unit_of_one_cell_no
 
 def test_homes_are_told_apart_by_whether_they_are_outside_or_in_the_area_of_the_workplace() -> None:
     outside = np.array([False, False, True])
-    homes = Homes(np.arange(3, dtype=np.int32), np.arange(3), np.array([0, 1, 1]), outside, 3, 2, 1)
+    homes = Homes(np.arange(3, dtype=np.int32), np.arange(3), np.array([0, 1, 1]), outside, 3, 2)
     assert homes.strata(np.arange(3), 0).tolist() == [SAME, OTHER, OUTSIDE]
     assert homes.strata(np.arange(3)).tolist() == strata(outside).tolist() == [SAME, SAME, OUTSIDE]
 
