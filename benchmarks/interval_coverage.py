@@ -54,7 +54,6 @@ from scipy.stats import binom
 
 import geo_data
 import pipelines
-import synth
 from geo_data.gravity import centres
 from geo_data.jobs import JobRecords
 from pipelines.config.loading import ReleaseConfig, parse_config
@@ -80,10 +79,9 @@ POLICIES = {  # of Rhode Island
     "Rhode Island by county": '{ partition = "cty" }',
     "Rhode Island, 16 km": "{ distance_km = 16 }",
 }
-SECRET = "Rhode Island, secret earnings"
 GENERATED = {"region": geo_data.simulate_region, "country": geo_data.simulate_country}  # nobody tuned on
 NATIONS = {"nation": (600_000, 1), "another nation": (600_000, 2), SMALL: (60_000, 1)}  # jobs, seeds
-OTHERS = {SMALL, CUT, *POLICIES, SECRET, *GENERATED}  # cases that are not of the page
+OTHERS = {SMALL, CUT, *POLICIES, *GENERATED}  # cases that are not of the page
 MICRODATA = """[jobs]
 format = "microdata"
 file = "../../shared/data/ri_2019/ri_microdata_2019.csv.gz"
@@ -109,7 +107,7 @@ def configuration(
     Microdata of Rhode Island may be another file of jobs.
     """
     examples = ROOT / "examples"
-    if name in ("Rhode Island", SECRET, *POLICIES):
+    if name in ("Rhode Island", *POLICIES):
         before, after = (examples / "rhode_island.toml").read_text(encoding="utf-8").split("[jobs]\n")
         micro = MICRODATA if jobs is None else re.sub(r"(?m)^file = .*", f'file = "{jobs}"', MICRODATA)
         text = before + micro + after.split("[geography]\n")[1]
@@ -125,9 +123,6 @@ def configuration(
         text, examples = path.read_text(encoding="utf-8"), path.parent
     if name in POLICIES:
         text = text.replace("[privacy]\n", f"[privacy]\npolicy = {POLICIES[name]}\n")
-    if name == SECRET:
-        text = re.sub(r"(?m)^protects = .*", 'protects = ["home", "earnings"]', text)
-        text += '[[attribute]]\nname = "earnings"\ncategories = ["SE01", "SE02", "SE03"]\n'
     values = {"epsilon": epsilon, "delta": "0" if mechanism == "geometric" else "1e-5"}
     for key, value in values.items():
         text = re.sub(rf'(?m)^{key} = "[^"]*"', f'{key} = "{value}"', text)
@@ -469,10 +464,8 @@ def held_of(release: pipelines.Release, config: ReleaseConfig, draws: int) -> pd
     release.write_intervals(draws=draws)
     opened, plan = pipelines.open_release(release.public).draws(), release.plan
     source = job_source(config, plan.geography)
-    public = {each: each not in opened.secret for each in opened.attributes}
     truth: dict[str | None, JobRecords] = {
-        each: true_jobs(source.records((each,) if told else ()), plan.policy, plan.geography)
-        for each, told in {None: False, **public}.items()
+        each: source.records(() if each is None else (each,)) for each in (None, *opened.attributes)
     }
     what = "; ".join(f"{words} ({float(share):.0%})" for words, share in plan.tables) or (
         f"{plan.numeric.pools.n_pools:,} urns"
@@ -506,12 +499,6 @@ def pooled(found: list[pd.DataFrame]) -> pd.DataFrame:
     return rows.reset_index().sort_values(
         ["home to work", "size"], key=lambda one: one.map(order if one.name == "home to work" else rank)
     )
-
-
-def true_jobs(records: JobRecords, policy: synth.Policy, geography: geo_data.Geography) -> JobRecords:
-    """Return the jobs with their homes, and what a policy makes secret besides."""
-    homes, secret = policy.split(records.home, geography.n_blocks)
-    return JobRecords(records.work, homes, {**records.attributes, **secret})
 
 
 def expected_inside(counts: pd.Series) -> float:

@@ -4,8 +4,8 @@ Usage: python benchmarks/policies.py [--distances] [--epsilon 8.6 ...] [--page d
 
 With --distances: what measured tables cost together under policies of distances, beside "full".
 Otherwise it plans the jobs of Rhode Island, one row a job with three attributes, under "full", under a
-partition by county, under a distance of 16 km, and with earnings as secret as homes, with each mechanism;
-draws from the true jobs some times over; and prints a table for each epsilon. LODES plays the confidential
+partition by county and under a distance of 16 km, with each mechanism; draws from the true jobs some times
+over; and prints a table for each epsilon. LODES plays the confidential
 truth, and is itself public, so that what a release loses may be printed.
 """
 
@@ -27,7 +27,7 @@ from workload import configuration
 import geo_data
 import synth
 from pipelines.config.policies import DistancePolicy
-from pipelines.config.sections import AttributeSettings, PrivacySettings
+from pipelines.config.sections import PrivacySettings
 from pipelines.planning.public_inputs import read_geography
 from pipelines.plans.plan import policy_of
 from pipelines.plans.workload import CountedJobs
@@ -40,13 +40,11 @@ TABLES = {  # cells of tables that are measured together, with equal shares
     "blocks, tracts": ("block", "trct"),
     "blocks, tracts, counties": ("block", "trct", "cty"),
 }
-EARNINGS = ["SE01", "SE02", "SE03"]
 POLICIES: dict[str, Any] = {
     "full": "full",
     "by county": {"partition": "cty"},
     "16 km": {"distance_km": "16"},
 }
-SECRET = "with earnings"
 
 
 @click.command()
@@ -68,9 +66,6 @@ def main(epsilon: tuple[str, ...], repetitions: int, distances: bool, page: Path
     for name, policy in POLICIES.items():
         privacy = PrivacySettings.model_validate(settings | {"policy": policy})
         subjects[name] = Subject.of(config.model_copy(update={"privacy": privacy}))
-    privacy = PrivacySettings.model_validate(settings | {"protects": ["home", "earnings"]})
-    attribute = (AttributeSettings(name="earnings", categories=EARNINGS),)
-    subjects[SECRET] = Subject.of(config.model_copy(update={"privacy": privacy, "attribute": attribute}))
     parts = []
     for one in epsilon:
         losses, words = {}, []

@@ -15,7 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.drawing.job_counts import JobCounts, UnitEntries, units_of_blocks
-from pipelines.drawing.workplace_fit import ROUNDS, UnitFit, WorkplaceFit, is_near, keeping, scaled
+from pipelines.drawing.workplace_fit import (
+    LEAST_PART,
+    ROUNDS,
+    UnitFit,
+    WorkplaceFit,
+    is_near,
+    keeping,
+    scaled,
+)
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.workplaces import codes_of, combination_of, combined
 from synth.arrays import find_keys
@@ -124,7 +132,9 @@ class CategoryFit(WorkplaceFit):
 
     def _complete_in_blocks(self, unit: UnitFit) -> UnitFit:
         totals, kinds = self._totals.in_blocks(unit.number), self.kinds[unit.kinds]
-        expected = unit.expected
+        prior = np.where(self._possible(unit.number), self._prior_of_blocks(unit.number), 0.0)
+        # Jobs of a group must be somewhere, also where tables say that a block has none.
+        expected = np.maximum(unit.expected, LEAST_PART * prior[unit.kinds])
         for _ in range(ROUNDS):
             rows = scaled(self._totals.turned(expected, kinds), totals.ravel())
             expected = scaled(self._totals.turned_back(rows, kinds), unit.n)

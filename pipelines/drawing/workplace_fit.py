@@ -31,7 +31,7 @@ _PUBLIC_LOTS = 55  # the seed of lots that everybody may draw again: nothing con
 _MOST_OFF = 1.01  # jobs: one, and what sums of floats and of parts of a job may be off
 _ANYWHERE = 1e-6  # jobs that are expected in every block in which anybody may work
 ROUNDS = 20  # of bringing jobs of combinations in blocks to both of their sums
-_LEAST_PART = 1e-9  # of what was expected of a cell stays, so that a row of nothing is none
+LEAST_PART = 1e-9  # of what was expected of a cell stays, so that a row of nothing is none
 
 
 class Kept(NamedTuple):
@@ -253,7 +253,7 @@ class WorkplaceFit:
                 cuts = fit.layouts[place].cuts
                 cell = np.searchsorted(cuts, np.arange(self._n_units), side="right") - 1
                 scale = fit.rows(place)[0] / np.maximum(np.add.reduceat(prior[place], cuts), 1e-300)
-                prior[place] *= np.maximum(scale[cell], _LEAST_PART)
+                prior[place] *= np.maximum(scale[cell], LEAST_PART)
         return self._complete_in_units(prior)
 
     def _prior_of_unit(self, unit: int) -> Float64:

@@ -10,7 +10,7 @@ import sys
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -204,19 +204,6 @@ def test_numbers_that_no_plan_has_are_refused_before_they_are_counted_up_to(
     )
     with pytest.raises(verify_alone.WrongError):
         verify_alone.pool_classes(verify_alone.read_release(public_copy)[1])
-
-
-def test_copies_of_blocks_are_not_counted_up_to() -> None:
-    plan = SimpleNamespace(
-        copies=10**20,
-        codes=["a", "b"],
-        parts=[0, 0],
-        near=None,
-        cuts=[[0]],
-        tables={"blocks": {"state": ["x", "x"]}},
-        document={"choices": {"tables": [{"home": "state"}]}},
-    )
-    assert verify_alone.changed(plan) == [(False, True)]  # type: ignore[arg-type]
 
 
 def test_random_plans_have_the_same_bounds_and_none_is_below_the_truth(benchmark: ModuleType) -> None:

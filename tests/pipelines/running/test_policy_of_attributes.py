@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import geo_data
 import pipelines
 from pipelines import ConfigError, Release, plan
+from pipelines.drawing.workplaces import estimate_again, estimate_slots, slots_fit, slots_fit_again
+from pipelines.planning.assembling import assemble
+from pipelines.planning.public_inputs import read_public_inputs
+from pipelines.plans.plan import Choices
 from pipelines.release.description import file_names
 from pipelines.service.queue.comparisons import Variation, varied
 from pipelines.views.exports.exporting import FORMATS
 
 from .forgeries import AGES
 from .helpers import Configs, everything, seeded
-from .kinds import KIND, config_of, secret
+from .kinds import KIND, OF_CATEGORIES, config_of, measured, secret
+from .test_records import counts_of
 
 OF_ATTRIBUTES = pytest.mark.parametrize("name", ["secret", "all secret"])
 Released = Callable[[str], Release]
@@ -66,6 +73,49 @@ def test_other_attributes_are_exact_at_workplaces_and_secret_ones_are_drawn(
         assert {*jobs["age"]} <= {*AGES}
         for kind in {"age", "sector"} - {*public}:
             assert not counted(jobs, "w_geocode", kind).equals(counted(true, "w_geocode", kind)), name
+
+
+CHOICES = [
+    Choices("trct", 1, (), by, "trct", tables, OF_CATEGORIES)
+    for by in ((), ("age",), ("age", "sector"))
+    for tables in ((), (measured("trct", "age"),), (measured("cty", "age", "sector"),))
+]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_categories_add_up_to_public_numbers_and_fill_every_group_whatever_is_counted(
+    seed: int, small_config: Configs, microdata_jobs: Callable[..., Any]
+) -> None:
+    config = small_config(microdata_jobs("parquet"), secret(age=AGES))
+    random, inputs = np.random.default_rng(seed), read_public_inputs(config)
+    made = assemble(config, inputs, inputs.slots, CHOICES[seed % len(CHOICES)], config.privacy.delta)
+    of_work = [
+        random.integers(-scale, scale + 1, int(table.offsets[-1]))
+        for table, scale in zip(made.numeric.workplaces, ([1, 30, 1000][seed % 3], 1000), strict=True)
+    ]
+    public = made.pools.slots.without(["age"])
+    first = estimate_slots(made, of_work)
+    grouped = made.with_slots(first)
+    homes = random.integers(0, made.geography.n_blocks, len(first)).astype(np.int32)
+    counts = counts_of(grouped, geo_data.JobRecords(first.work, homes, first.attributes))
+    noise = [1, 30, 1000][seed // 3 % 3]
+    of_homes = [n + random.integers(-noise, noise + 1, n.size) for n in counts[len(of_work) :]]
+    again = estimate_again(made, of_work, grouped, of_homes)
+    for slots in (first, again):
+        for one, other in zip(slots.without(["age"]).counted(), public.counted(), strict=True):
+            assert np.array_equal(getattr(one, "work", one), getattr(other, "work", other))
+    sized = grouped.with_jobs(again)
+    for before, after in zip(
+        (grouped.pools, *grouped.secondary), (sized.pools, *sized.secondary), strict=True
+    ):
+        table, same = (getattr(one, "table", one) for one in (before, after))
+        assert table.n.shape == same.n.shape
+        assert same.n.min() >= 1
+    assert slots_fit(made, of_work, first)
+    assert slots_fit_again(made, of_work, grouped, of_homes, again)
+    moved = ((again.attributes["age"] + 1) % len(AGES)).astype(np.uint8)
+    forged = replace(again, attributes={**again.attributes, "age": moved}).sorted()
+    assert not slots_fit_again(made, of_work, grouped, of_homes, forged)
 
 
 def test_a_secret_column_changes_the_draw_and_nothing_else(
