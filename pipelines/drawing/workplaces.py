@@ -192,12 +192,16 @@ class _Workplaces:
     def __init__(self, plan: ReleasePlan, of_work: Sequence[JobCounts], kept: _Kept = _NO_GROUPS) -> None:
         geography, slots = plan.geography, plan.pools.slots
         self._plan, self._categories = plan, slots.categories
+        alike, times = slots.counted()
+        combination = combination_of(alike, slots.categories)[0]
+        # Of attributes, and of the blocks of a unit, nothing is known where no public table tells.
+        self._listed, self._informed = plan.config.workplaces is not None, plan.config.informs_attributes
         self.blocks = np.flatnonzero(~geography.nobody_works).astype(np.int32)
         _, first, self._unit = np.unique(
             geography.unit_of(plan.level, self.blocks), return_index=True, return_inverse=True
         )
         self._n_units, self._ends = first.size, np.append(first, self.blocks.size)
-        n = self._sizes(of_work)
+        n = self._sizes(of_work, np.bincount(combination, times).astype(np.float64))
         if kept.groups:
             # Counts of areas without a group are of jobs that go elsewhere, and of noise.
             pools = kept.groups[0]
@@ -209,10 +213,7 @@ class _Workplaces:
             n = np.where(fewest > 0, np.maximum(n, fewest), 0)
         self.kinds = np.flatnonzero(n)
         self.n = n[self.kinds]
-        alike, times = slots.counted()
-        # Of attributes, and of the blocks of a unit, nothing is known where there is no table of workplaces.
-        self._listed = plan.config.workplaces is not None
-        row, some = find_keys(self.kinds, combination_of(alike, slots.categories)[0] * self._listed)
+        row, some = find_keys(self.kinds, combination * self._informed)
         block = np.searchsorted(self.blocks, alike.work)
         self._public = _Entries(row[some], block[some], times[some], self._ends)
         self._of_units = np.bincount(self._unit[block], times, self._n_units)
@@ -258,7 +259,7 @@ class _Workplaces:
             for unit in self._in_blocks(in_units)
         )
 
-    def _sizes(self, of_work: Sequence[JobCounts]) -> Int64:
+    def _sizes(self, of_work: Sequence[JobCounts], expected: Float64) -> Int64:
         """Return whole jobs of every combination, from the tables of workplaces that tell them apart.
 
         Their sum follows from all of these tables. Tables of homes do not count those who are in no group.
@@ -271,7 +272,12 @@ class _Workplaces:
             if {*table.by} == {*self._categories}:
                 counts.append(table.counts.sum(axis=1)[self._group(table.by)])
                 of_counts.append(table.variance * table.counts.shape[1])
-        return _whole_sizes(_mean(counts, of_counts), int(_mean(sums, variances)[0]))
+        sizes, total = _mean(counts, of_counts), min(max(1, int(_mean(sums, variances)[0])), MOST)
+        if self._informed:
+            public = np.zeros(sizes.size, np.int64)
+            public[: expected.size] = expected * (total / expected.sum())
+            sizes = _shrunk(sizes, public, 1 / sum(1 / variance for variance in of_counts))
+        return _whole_sizes(sizes, total)
 
     def _group(self, by: Sequence[str]) -> Int64:
         """Return the combination of some attributes that each combination of all has."""
@@ -291,7 +297,7 @@ class _Workplaces:
         prior = np.empty((self.kinds.size, self._n_units))
         for unit in range(self._n_units):
             possible, jobs = self._possible(unit), self._of_units[unit] * np.ones(self.kinds.size)
-            if self._listed:
+            if self._informed:
                 jobs = self._public.dense(unit, self.kinds.size).sum(axis=1)
             prior[:, unit] = np.where(possible.any(axis=1), _ANYWHERE * possible.shape[1] + jobs, 0.0)
         tables: list[MeasuredTable] = []
@@ -437,9 +443,20 @@ def _mean(counts: Sequence[Int64], variances: Sequence[float]) -> Int64:
     return np.asarray((weights @ np.stack(counts) + 2**19) >> 20, np.int64)
 
 
+def _shrunk(noisy: Int64, expected: Int64, variance: float) -> Int64:
+    """Return noisy counts brought nearer to expected ones, the less the farther they are for their noise.
+
+    From three counts on that errs less than noisy counts in the mean square, whatever is expected (James and
+    Stein 1961).
+    """
+    off = noisy - expected
+    square = sum(one * one for one in off.tolist())
+    part = min(1.0, max(0, off.size - 2) * variance / max(1, square))
+    return noisy - ((round(part * 2**20) * off + 2**19) >> 20)  # so that floats decide nothing
+
+
 def _whole_sizes(noisy: Int64, total: int) -> Int64:
-    """Return the nearest whole numbers of at least 0, with a sum if that can be."""
-    total = min(max(1, total), MOST)
+    """Return the nearest whole numbers of at least 0, with a sum."""
     mass, unit = project(noisy, offsets_of(np.array([noisy.size])), np.array([total]))
     whole, rest = np.divmod(mass, unit[0])
     whole[np.argsort(-rest, kind="stable")[: total - int(whole.sum())]] += 1

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import geo_data
 import synth
 from geo_data.arguments import check_type
+from geo_data.attribute_shares import read_shares
 from geo_data.delimited import count_rows
 from geo_data.errors import refuse_any
 from geo_data.jobs import JobSource, Reading
@@ -193,7 +194,12 @@ def _expected(
     """Return the slots that are expected where whole records are protected."""
     categories = config.declared_categories
     if listed is None:
-        return expected_slots(geography, level, categories, tables, config.plan.expected_jobs)
+        shares = {
+            of.name: read_shares(of.table.file, geography, categories[of.name], **reader_settings(of.table))
+            for of in config.attribute
+            if of.table is not None
+        }
+        return expected_slots(geography, level, categories, tables, config.plan.expected_jobs, shares)
     try:
         return listed_slots(listed, geography, level, categories)
     except ValueError as error:

@@ -42,8 +42,12 @@ def expected_slots(
     categories: Mapping[str, tuple[str, ...]],
     tables: Sequence[geo_data.Flows],
     total: int | None,
+    shares: Mapping[str, Float64] | None = None,
 ) -> Slots:
-    """Return jobs as public tables of flows expect them, in whole numbers, all categories alike.
+    """Return jobs as public tables of flows expect them, in whole numbers.
+
+    Categories of an attribute have the shares of each block (`read_shares`) where these are given, whatever
+    the other attributes are, and are alike where they are not.
 
     The finest table divides the jobs of a coarser one among its areas. Without a total there are as many
     jobs as the largest table has. Which blocks of a unit of the level have many jobs nobody knows, but few
@@ -65,8 +69,13 @@ def expected_slots(
     rank = _rank(unit, jobs > 0)
     jobs = _brought_to((jobs > 0) / rank * np.exp(-rank / _BLOCKS_WITH_JOBS), unit, of_unit)
     jobs *= min(total, MOST) / jobs.sum()
-    kinds = prod(map(len, categories.values()))
-    counts = _whole(np.repeat(jobs / kinds, kinds)).reshape(-1, kinds)
+    of_kinds = np.ones((1, 1))
+    for name, values in categories.items():
+        of_name = (shares or {}).get(name, np.ones((1, len(values))))
+        width = of_kinds.shape[1] * len(values)
+        of_kinds = (of_kinds[:, :, np.newaxis] * of_name[:, np.newaxis]).reshape(-1, width)
+    of_kinds = jobs[:, np.newaxis] * of_kinds / of_kinds.sum(axis=1, keepdims=True)
+    counts = _whole(of_kinds.ravel()).reshape(of_kinds.shape)
     nobody = np.flatnonzero(np.bincount(unit, counts.sum(axis=1)) == 0)
     inside = np.flatnonzero(jobs > 0)
     first = inside[np.unique(unit[inside], return_index=True)[1]]
