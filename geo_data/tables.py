@@ -457,7 +457,7 @@ def _refuse_thousands(path: str | os.PathLike[str], name: str, column: pd.Series
         pointed if unclear else 0,
         column=name,
         fix="write thousands without a mark, and decimals with another number of digits (1.0); or write "
-        "decimal_point = true where the configuration names this column of jobs, flows or weights",
+        "decimal_point = true where the configuration names this column",
     )
 
 

@@ -144,6 +144,11 @@ class PublicConfig(Section):
         return {name: values for name, values in sorted(listed.items()) if values}
 
     @property
+    def informs_attributes(self) -> bool:
+        """Whether a public table tells how workplaces differ in attributes."""
+        return self.workplaces is not None or any(table.table is not None for table in self.attribute)
+
+    @property
     def unknown_attributes(self) -> tuple[str, ...]:
         """Attributes of which nothing public tells how the jobs differ in them."""
         return tuple(self.declared_categories if self.protects_records else self.secret)

@@ -105,6 +105,8 @@ def _suggestion(loc: tuple[int | str, ...], keys: Mapping[tuple[str, ...], Seque
         if table and key in its_keys:
             if table[-1] in LISTS and len(table) == 2:
                 return f"it belongs to {LISTS[table[-1]]}"
+            if len(table) == 2 and "format" not in its_keys:
+                return f"it belongs to [{'.'.join(table)}]"
             name = LISTS.get(table[0], f"[{table[0]}]")
             return f"it belongs to {name}" + (f' with format = "{table[1]}"' if len(table) == 2 else "")
     return f"the keys here are {', '.join(names)}"

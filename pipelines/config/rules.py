@@ -279,7 +279,7 @@ def _meanings(
     for where, table in _numbered("attribute", attribute):
         name = table.name
         if name in geography.columns:
-            for key in ("unit", "labels", "categories"):
+            for key in ("unit", "labels", "categories", "table"):
                 if getattr(table, key):
                     yield f"{where}.{key}: {shown(name)} is a kind of area, with a meaning only; leave it out"
         elif isinstance(jobs, LodesJobsSettings):
@@ -288,6 +288,26 @@ def _meanings(
             yield f"{where}.name: {shown(name)} is not an attribute of the jobs; add it to jobs.attributes"
         if (first := seen.setdefault(name, where)) != where:
             yield f"{where}.name: {first} is of the same attribute; leave one out"
+
+
+def _shares_of_attributes(
+    privacy: PrivacySettings,
+    workplaces: WorkplaceSettings | None,
+    geography: PublicGeographySettings,
+    attribute: tuple[AttributeSettings, ...],
+) -> Iterator[str]:
+    for where, attribute_ in _numbered("attribute", attribute):
+        if (table := attribute_.table) is None:
+            continue
+        yield from _unknown(f"{where}.table.level", table.level, geography)
+        if privacy.protects != "record" and attribute_.name not in privacy.secret:
+            rule = "a prior has no use for an attribute that is public"
+            yield f"{where}.table: {rule}; leave it out, or protect the attribute (privacy.protects)"
+        elif workplaces is not None:
+            yield (
+                f"{where}.table: {table.file.name} and {workplaces.file.name} of [workplaces] both say how "
+                f"many jobs each category of {shown(attribute_.name)} has; leave one out"
+            )
 
 
 # --- the mechanism
@@ -441,6 +461,7 @@ _RULES: tuple[Callable[..., Iterator[str]], ...] = (
     _homes_of_workload,
     _workload_is_of_different_tables,
     _meanings,
+    _shares_of_attributes,
     _columns_of_workplaces,
     _settings_of_mechanism,
     _external_zones,

@@ -393,6 +393,32 @@ class WorkloadTable(Section):
         yield from repeated(*self.attributes)
 
 
+class ShareTable(Section):
+    """What is public of how the categories of a protected attribute share jobs: a prior, and no more.
+
+    The key `table` of `[[attribute]]`. It goes without `[workplaces]`, which has the categories too.
+    """
+
+    file: InputPath
+    """The table: a row for each category, or for each area and category."""
+    category: Line
+    """Column of the category."""
+    count: Line
+    """Column of the number of jobs, or of their share."""
+    level: Line | None = None
+    """Level of the work areas. Left out, with `area`, the table is of the whole region."""
+    area: Line | None = None
+    """Column of the area's code."""
+    decimal_point: bool = False
+    """A point in `count` is a decimal mark, also where it may be one of thousands (1.000)."""
+
+    def _problems(self) -> Iterator[Problem]:
+        yield from repeated(self.area, self.category, self.count)
+        present, absent = ("level", "area") if self.area is None else ("area", "level")
+        if (self.level is None) != (self.area is None):
+            yield absent, f"missing beside {present}; name both, or none for the whole region"
+
+
 class AttributeSettings(Section):
     """What an attribute of the jobs, or a kind of area, means: stands where a release explains a column.
 
@@ -412,6 +438,8 @@ class AttributeSettings(Section):
     categories: Categories | None = None
     """All categories that a job may have, one of which may stand for a missing value: needed where the
     attribute is protected (`privacy.protects`), as it then may not be read from the jobs."""
+    table: ShareTable | None = None
+    """Where the attribute is protected: a public table of how its categories share jobs."""
 
 
 class RunSettings(Section):

@@ -123,9 +123,13 @@ class CategoryFit(WorkplaceFit):
         return np.asarray(np.where(self._possible(unit), self._prior_of_blocks(unit), 0.0).sum(axis=1))
 
     def _prior_of_blocks(self, unit: int) -> Float64:
-        """Of the jobs of a group every category has as many as the others."""
+        """Of the jobs of a group every category has as many as the others, or the share that is expected."""
         group = self._totals.group(self.kinds)[0]
-        return np.asarray(self._totals.in_blocks(unit)[group] / np.bincount(group)[group][:, np.newaxis])
+        expected = np.ones(self.kinds.size)
+        if self._informed:
+            expected = self._public.dense(unit, self.kinds.size).sum(axis=1) + 1 / expected.size
+        share = expected / np.bincount(group, expected)[group]
+        return np.asarray(self._totals.in_blocks(unit)[group] * share[:, np.newaxis])
 
     def _complete_in_units(self, expected: Float64) -> Float64:
         return self._complete(self._fewest(), expected, self._totals.in_units, self.kinds)

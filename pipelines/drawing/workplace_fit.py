@@ -98,12 +98,16 @@ class WorkplaceFit:
     def __init__(self, plan: ReleasePlan, of_work: Sequence[JobCounts], kept: Kept = NO_GROUPS) -> None:
         geography, slots = plan.geography, plan.pools.slots
         self._plan, self._categories = plan, slots.categories
+        alike, times = slots.counted()
+        combination = combination_of(alike, slots.categories)[0]
+        # Of attributes, and of the blocks of a unit, nothing is known where no public table tells.
+        self._listed, self._informed = plan.config.workplaces is not None, plan.config.informs_attributes
         self.blocks = np.flatnonzero(~geography.nobody_works).astype(np.int32)
         _, first, self._unit = np.unique(
             geography.unit_of(plan.level, self.blocks), return_index=True, return_inverse=True
         )
         self._n_units, self._ends = first.size, np.append(first, self.blocks.size)
-        n = self._sizes(of_work, kept)
+        n = self._sizes(of_work, kept, np.bincount(combination, times).astype(np.float64))
         if kept.groups:
             # Counts of areas without a group are of jobs that go elsewhere, and of noise.
             pools = kept.groups[0]
@@ -112,19 +116,13 @@ class WorkplaceFit:
         self._counted = self._telling(of_work)
         self.kinds = np.flatnonzero(n)
         self.n = n[self.kinds]
-        alike, times = slots.counted()
-        # Of attributes, and of the blocks of a unit, nothing is known where there is no table of workplaces.
-        self._listed = plan.config.workplaces is not None
-        row, some = find_keys(self.kinds, combination_of(alike, slots.categories)[0] * self._listed)
+        row, some = find_keys(self.kinds, combination * self._informed)
         block = np.searchsorted(self.blocks, alike.work)
         self._public = UnitEntries(row[some], block[some], times[some], self._ends)
         self._of_units = np.bincount(self._unit[block], times, self._n_units)
         row, block = np.searchsorted(self.kinds, kept.combination), np.searchsorted(self.blocks, kept.block)
         self._kept = UnitEntries(row, block, np.ones(row.size, np.int64), self._ends)
-        # Of every table of groups: that of each combination, the area of each block, and where there are any.
-        self._groups = [
-            (self._group(table.by), table.area[self.blocks], table.known) for table in kept.groups
-        ]
+        self._groups = self._groups_of(kept)
         self.in_units = self._fit()
 
     def rounded(self, name: str) -> Slots:
@@ -182,7 +180,7 @@ class WorkplaceFit:
         """Yield runs of some combinations whose number of jobs is known, and that number."""
         yield kinds, total
 
-    def _sizes(self, of_work: Sequence[JobCounts], kept: Kept) -> Int64:
+    def _sizes(self, of_work: Sequence[JobCounts], kept: Kept, expected: Float64) -> Int64:
         """Return whole jobs of every combination, from the tables of workplaces that tell them apart.
 
         Their sum follows from all of these tables. Tables of homes do not count those who are in no group.
@@ -196,10 +194,16 @@ class WorkplaceFit:
                 counts.append(table.counts.sum(axis=1)[self._group(table.by)])
                 of_counts.append(table.variance * table.counts.shape[1])
         noisy, total = _mean(counts, of_counts), int(_mean(sums, variances)[0])
+        total = min(max(1, total), MOST)
+        if self._informed:
+            public = np.zeros(noisy.size, np.int64)
+            public[: expected.size] = expected * (total / expected.sum())
+            noisy = _shrunk(noisy, public, 1 / sum(1 / variance for variance in of_counts))
         fewest = np.bincount(kept.combination, minlength=noisy.size)
-        possible = np.flatnonzero(fewest) if kept.groups else self.kinds
+        self._groups = self._groups_of(kept)
+        somewhere = np.any([self._possible(unit).any(axis=1) for unit in range(self._n_units)], axis=0)
         n = np.zeros(noisy.size, np.int64)
-        for kinds, number in self._known(possible, min(max(1, total), MOST)):
+        for kinds, number in self._known(np.flatnonzero(somewhere), total):
             above = number - int(fewest[kinds].sum())
             n[kinds] = fewest[kinds] + _whole_sizes(noisy[kinds] - fewest[kinds], max(0, above))
         return n
@@ -208,6 +212,10 @@ class WorkplaceFit:
         """Return the combination of some attributes that each combination of all has."""
         codes = codes_of(self.kinds, self._categories)
         return combined({name: codes[name] for name in by}, self._categories, self.kinds.size)
+
+    def _groups_of(self, kept: Kept) -> list[tuple[Int64, Int64, NDArray[np.bool_]]]:
+        """Return of every table the group of each combination, areas of blocks, and where there are any."""
+        return [(self._group(table.by), table.area[self.blocks], table.known) for table in kept.groups]
 
     def _possible(self, unit: int) -> NDArray[np.bool_]:
         """Say which combinations may be in which blocks of a unit, shape (n_kinds, n_blocks)."""
@@ -259,7 +267,7 @@ class WorkplaceFit:
     def _prior_of_unit(self, unit: int) -> Float64:
         """Return the jobs of each combination that public data let expect in a unit."""
         possible, jobs = self._possible(unit), self._of_units[unit] * np.ones(self.kinds.size)
-        if self._listed:
+        if self._informed:
             jobs = self._public.dense(unit, self.kinds.size).sum(axis=1)
         return np.where(possible.any(axis=1), _ANYWHERE * possible.shape[1] + jobs, 0.0)
 
@@ -389,6 +397,18 @@ def _mean(counts: Sequence[Int64], variances: Sequence[float]) -> Int64:
     weights = np.rint(precision / precision.sum() * 2**20).astype(np.int64)  # so that floats decide nothing
     weights[0] += 2**20 - weights.sum()
     return np.asarray((weights @ np.stack(counts) + 2**19) >> 20, np.int64)
+
+
+def _shrunk(noisy: Int64, expected: Int64, variance: float) -> Int64:
+    """Return noisy counts brought nearer to expected ones, the less the farther they are for their noise.
+
+    From three counts on that errs less than noisy counts in the mean square, whatever is expected (James and
+    Stein 1961).
+    """
+    off = noisy - expected
+    square = sum(each * each for each in off.tolist())
+    part = min(1.0, max(0, off.size - 2) * variance / max(1, square))
+    return noisy - ((round(part * 2**20) * off + 2**19) >> 20)  # so that floats decide nothing
 
 
 def _whole_sizes(noisy: Int64, total: int) -> Int64:

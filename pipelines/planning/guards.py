@@ -50,6 +50,7 @@ def public_files(config: ReleaseConfig) -> Iterator[tuple[str, Path]]:
         sections["workplaces"] = config.workplaces
     sections |= {f"geography.polygons #{i}": table for i, table in enumerate(geography.polygons, start=1)}
     sections |= {f"auxiliary #{i}": table for i, table in enumerate(config.auxiliary, start=1)}
+    sections |= {f"attribute #{i}.table": of.table for i, of in enumerate(config.attribute, start=1)}
     for where, section in sections.items():
         for key, value in section or ():
             if isinstance(value, Path):

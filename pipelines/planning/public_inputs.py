@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import geo_data
 import synth
 from geo_data.arguments import check_type
+from geo_data.attribute_shares import read_shares
 from geo_data.delimited import count_rows
 from geo_data.errors import refuse_any
 from geo_data.jobs import JobSource, Reading
@@ -190,12 +191,17 @@ def _expected(
     listed: geo_data.Slots | None,
 ) -> geo_data.Slots:
     """Return the slots that are expected where more than homes is protected."""
+    categories = config.declared_categories
+    shares = {
+        of.name: read_shares(of.table.file, geography, categories[of.name], **reader_settings(of.table))
+        for of in config.attribute
+        if of.table is not None
+    }
     if config.secret:
         assert listed is not None
-        return slots_with_categories(listed, config.secret)
-    categories = config.declared_categories
+        return slots_with_categories(listed, config.secret, shares)
     if listed is None:
-        return expected_slots(geography, level, categories, tables, config.plan.expected_jobs)
+        return expected_slots(geography, level, categories, tables, config.plan.expected_jobs, shares)
     try:
         return listed_slots(listed, geography, level, categories)
     except ValueError as error:

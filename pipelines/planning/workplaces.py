@@ -42,8 +42,12 @@ def expected_slots(
     categories: Mapping[str, tuple[str, ...]],
     tables: Sequence[geo_data.Flows],
     total: int | None,
+    shares: Mapping[str, Float64],
 ) -> Slots:
-    """Return jobs as public tables of flows expect them, in whole numbers, all categories alike.
+    """Return jobs as public tables of flows expect them, in whole numbers.
+
+    Categories of an attribute have the shares of each block (`read_shares`) where these are given, whatever
+    the other attributes are, and are alike where they are not.
 
     The finest table divides the jobs of a coarser one among its areas. Without a total there are as many
     jobs as the largest table has. Which blocks of a unit of the level have many jobs nobody knows, but few
@@ -65,8 +69,8 @@ def expected_slots(
     rank = _rank(unit, jobs > 0)
     jobs = _brought_to((jobs > 0) / rank * np.exp(-rank / _BLOCKS_WITH_JOBS), unit, of_unit)
     jobs *= min(total, MOST) / jobs.sum()
-    kinds = prod(map(len, categories.values()))
-    counts = _whole(np.repeat(jobs / kinds, kinds)).reshape(-1, kinds)
+    of_kinds = jobs[:, np.newaxis] * _shares_of_kinds(categories, shares)
+    counts = _whole(of_kinds.ravel()).reshape(of_kinds.shape)
     nobody = np.flatnonzero(np.bincount(unit, counts.sum(axis=1)) == 0)
     inside = np.flatnonzero(jobs > 0)
     first = inside[np.unique(unit[inside], return_index=True)[1]]
@@ -213,21 +217,33 @@ class WorkplaceShares:
         return of_blocks, sum((table.share for table in others if table.by), Fraction(0))
 
 
-def slots_with_categories(slots: Slots, secret: Mapping[str, tuple[str, ...]]) -> Slots:
-    """Return jobs whose number is public with categories of secret attributes, all alike.
+def slots_with_categories(
+    slots: Slots, secret: Mapping[str, tuple[str, ...]], shares: Mapping[str, Float64]
+) -> Slots:
+    """Return jobs whose number is public with expected categories of secret attributes, in whole numbers.
 
-    In whole numbers: of jobs that are else alike, and of the first few of all, each has as many as the
-    others, but for one.
+    Shares of categories are as of `expected_slots`. Every sum of the first few jobs is nearly as expected.
     """
     alike, times = slots.counted()
-    kinds = prod(map(len, secret.values()))
-    counts = _whole(np.repeat(times / kinds, kinds)).reshape(-1, kinds)
+    of_kinds = _shares_of_kinds(secret, shares)
+    of_kinds = times[:, np.newaxis] * (of_kinds if len(of_kinds) == 1 else of_kinds[alike.work])
+    counts = _whole(of_kinds.ravel()).reshape(of_kinds.shape)
     row, kind = np.nonzero(counts)
     codes = {**{name: values[row] for name, values in alike.attributes.items()}, **codes_of(kind, secret)}
     categories = dict(sorted({**slots.categories, **secret}.items()))
     listed = Slots.of_codes(alike.work[row], codes, categories)
     order = listed.order()
     return listed.take(order).repeat(counts[row, kind][order])
+
+
+def _shares_of_kinds(categories: Mapping[str, tuple[str, ...]], shares: Mapping[str, Float64]) -> Float64:
+    """Return the share of each combination of categories in each block, or in one row everywhere."""
+    of_kinds = np.ones((1, 1))
+    for name, values in categories.items():
+        of_name = shares.get(name, np.ones((1, len(values))))
+        width = of_kinds.shape[1] * len(values)
+        of_kinds = (of_kinds[:, :, np.newaxis] * of_name[:, np.newaxis]).reshape(-1, width)
+    return np.asarray(of_kinds / of_kinds.sum(axis=1, keepdims=True))
 
 
 def _neighbours(share: Fraction) -> tuple[Fraction, ...]:

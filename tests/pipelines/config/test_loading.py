@@ -606,6 +606,7 @@ def test_what_attributes_mean() -> None:
         "unit": "years",
         "labels": {"1": "16 to 29"},
         "categories": None,
+        "table": None,
     }
     assert config.public.quoted()["attribute"] == [meant]
     assert_said(OF_AN_ATTRIBUTE, FULL + ATTRIBUTE)

@@ -39,7 +39,12 @@ class AsPlan:
     """What of a plan slots are estimated from."""
 
     def __init__(
-        self, expected: Slots, choices: tuple[TableChoice, ...], *p: str, listed: object = None
+        self,
+        expected: Slots,
+        choices: tuple[TableChoice, ...],
+        *p: str,
+        listed: object = None,
+        informs: bool = False,
     ) -> None:
         codes = pa.chunked_array([[f"{i:03}" for i in range(BLOCKS)]])
         units = pa.chunked_array([[f"u{i // IN_UNIT}" for i in range(BLOCKS)]])
@@ -47,7 +52,7 @@ class AsPlan:
         self.geography = ordered_geography("block", codes, {"unit": units}, places, places)
         self.pools = build_pools(expected, self.geography, Pooling("unit"))
         self.level, self.policy = "unit", synth.Policy("full", np.zeros(1, np.int32))
-        self.config = SimpleNamespace(workplaces=listed)
+        self.config = SimpleNamespace(workplaces=listed, informs_attributes=informs or listed is not None)
         self.workplaces = measured_workplaces(choices, expected, self.geography)
         ratios = [GeometricParameters(*Fraction(ratio).as_integer_ratio()) for ratio in p]
         tables = tuple(
@@ -79,6 +84,14 @@ def even() -> Slots:
     kind = np.tile(np.repeat(np.arange(6), 5), BLOCKS)
     codes = {"age": (kind // 3).astype(np.uint8), "mode": (kind % 3).astype(np.uint8)}
     return Slots(work, codes, CATEGORIES)
+
+
+def even_with(times: NDArray[np.int64]) -> Slots:
+    """Expected jobs, in each unit so many of each combination; which block they are in says nothing."""
+    kind = np.concatenate([np.repeat(np.arange(6), row) for row in times])
+    work = np.repeat(np.arange(UNITS, dtype=np.int32) * IN_UNIT, times.sum(axis=1))
+    codes = {"age": (kind // 3).astype(np.uint8), "mode": (kind % 3).astype(np.uint8)}
+    return Slots(work, codes, CATEGORIES).sorted()
 
 
 def counted(slots: Slots, *, by_block: bool) -> NDArray[np.float64]:
@@ -135,6 +148,37 @@ def test_a_public_table_that_is_nearly_right_is_believed_where_noise_is_large() 
         slots = estimate_slots(plan, plan.measure(true, 5))  # type: ignore[arg-type]
         lost.append(variation(of_blocks(slots), of_blocks(true)))
     assert lost[1] < 0.6 * lost[0]
+
+
+def test_shares_that_are_nearly_right_are_believed_where_noise_is_large() -> None:
+    """Of combinations everywhere, and in units: those of the region help, and those of units more."""
+    lost: dict[str, list[float]] = {"none": [], "region": [], "units": []}
+    for seed in range(4):
+        true = jobs_of(seed, concentration=1.0)
+        counts = counted(true, by_block=False)[: UNITS * 6].reshape(UNITS, 6)
+        counts *= np.random.default_rng(seed).uniform(0.8, 1.2, counts.shape)
+        for name, shares in (("none", np.ones((1, 6))), ("region", counts.sum(axis=0)), ("units", counts)):
+            rows = np.broadcast_to(shares, (UNITS, 6))
+            times = np.rint(360 * rows / rows.sum(axis=1, keepdims=True)).astype(int)
+            plan = AsPlan(even_with(times), (ALL, OF_BLOCKS, OF_UNITS), "995/1000", informs=name != "none")
+            slots = estimate_slots(plan, plan.measure(true, seed))  # type: ignore[arg-type]
+            units = [counted(s, by_block=False)[: UNITS * 6] for s in (slots, true)]
+            lost[name].append(variation(*units))
+    none, region, units = map(np.mean, lost.values())
+    assert region < 0.9 * none, lost
+    assert units < 0.6 * none, lost
+
+
+def test_wrong_shares_do_little_harm_where_noise_is_small() -> None:
+    true = jobs_of(3, concentration=1.0)
+    wrong = even_with(np.tile([300, 50, 1, 1, 1, 7], (UNITS, 1)))
+    lost = []
+    for expected, informs in ((even(), False), (wrong, True)):
+        plan = AsPlan(expected, (ALL, OF_BLOCKS, OF_UNITS), "1/2", informs=informs)
+        slots = estimate_slots(plan, plan.measure(true, 1))  # type: ignore[arg-type]
+        units = [counted(s, by_block=False)[: UNITS * 6] for s in (slots, true)]
+        lost.append(variation(*units))
+    assert lost[1] < lost[0] + 0.005, lost
 
 
 def test_the_most_certain_table_says_how_many_jobs_there_are() -> None:

@@ -62,6 +62,24 @@ def test_a_confidential_file_is_no_public_table(
             read_public_inputs(small_config(change))
 
 
+def test_a_confidential_file_is_no_table_of_an_attribute(
+    small_config: Configs,
+    microdata: dict[str, Path],
+    microdata_jobs: Callable[..., dict[str, object]],
+    tmp_path: Path,
+) -> None:
+    """Whatever it holds: here one would be refused for a column, too, if it were read."""
+    shutil.copy(microdata["csv"], tmp_path / "modes.csv")
+    table = {"file": str(tmp_path / "modes.csv"), "category": "age", "count": "none"}
+    attribute = [{"name": "age", "categories": ["young", "old"], "table": table}]
+    records = {"jobs.attributes": ["age"], "privacy.protects": "record", "attribute": attribute}
+    config = small_config(
+        microdata_jobs("csv"), records, {"release.mechanism": "geometric", "plan.retention_min": None}
+    )
+    with pytest.raises(ConfigError, match=f"^attribute #1.table.file: modes.csv {RULE}"):
+        read_public_inputs(config)
+
+
 def test_a_confidential_file_is_no_proxy_truth(disguised: Path, small_config: Configs) -> None:
     with pytest.raises(ConfigError, match=f"^proxy truth: {disguised.name} {RULE}"):
         tune(small_config(), Sweep(), proxy_truth=disguised)

@@ -40,7 +40,7 @@ def test_as_many_jobs_are_expected_as_flows_have(small_geography: Geography) -> 
     counties, tracts = (small_geography.n_units(level) for level in ("cty", "trct"))
     coarse = flows(small_geography, "cty", [6000, 3000][:counties])
     fine = flows(small_geography, "trct", [100 * (i + 1) for i in range(tracts - 1)] + [0])
-    slots = expected_slots(small_geography, "trct", CATEGORIES, [coarse, fine], None)
+    slots = expected_slots(small_geography, "trct", CATEGORIES, [coarse, fine], None, {})
     assert in_units(slots, small_geography, "cty") == pytest.approx([6000, 3000], abs=3)
     of_tracts = np.array(in_units(slots, small_geography, "trct"))
     assert of_tracts.min() >= 1
@@ -57,8 +57,32 @@ def test_as_many_jobs_are_expected_as_flows_have(small_geography: Geography) -> 
 def test_a_number_of_jobs_that_is_told_goes_before_that_of_tables(small_geography: Geography) -> None:
     table = flows(small_geography, "cty", [6000, 3000][: small_geography.n_units("cty")])
     for tables in ([], [table]):
-        slots = expected_slots(small_geography, "trct", {}, tables, 2500)
+        slots = expected_slots(small_geography, "trct", {}, tables, 2500, {})
         assert len(slots) == pytest.approx(2500, abs=small_geography.n_units("trct"))
+
+
+@pytest.mark.parametrize("given", [(), ("age",), ("mode",), ("age", "mode")], ids=str)
+def test_categories_have_the_shares_that_are_given(
+    given: tuple[str, ...], small_geography: Geography
+) -> None:
+    """Of each tract, independent of each other; others are even, and blocks have as many jobs as before."""
+    random, tracts = np.random.default_rng(len(given)), small_geography.n_units("trct")
+    of_tracts = {name: random.dirichlet(np.ones(len(CATEGORIES[name])), tracts) for name in given}
+    of_block = small_geography.units_of_blocks("trct")
+    shares = {name: of_tract[of_block] for name, of_tract in of_tracts.items()}
+    total = 500 * small_geography.n_blocks
+    slots = expected_slots(small_geography, "trct", CATEGORIES, [], total, shares)
+    even = expected_slots(small_geography, "trct", CATEGORIES, [], total, {})
+    of_blocks = [s.jobs(small_geography.n_blocks) for s in (slots, even)]
+    assert np.abs(of_blocks[0] - of_blocks[1]).max() <= 1
+    of_all = {
+        name: of_tracts.get(name, np.full((tracts, len(c)), 1 / len(c))) for name, c in CATEGORIES.items()
+    }
+    counts = np.zeros((tracts, 2, 3))
+    tract = small_geography.unit_of("trct", slots.work)
+    np.add.at(counts, (tract, slots.attributes["age"], slots.attributes["mode"]), 1)
+    expected = np.einsum("ta,tm->tam", of_all["age"], of_all["mode"])
+    assert counts / counts.sum(axis=(1, 2), keepdims=True) == pytest.approx(expected, abs=0.005)
 
 
 def test_a_public_table_is_expected_with_all_categories(small_geography: Geography) -> None:
@@ -73,7 +97,7 @@ def test_a_public_table_is_expected_with_all_categories(small_geography: Geograp
 
 @pytest.fixture
 def shares(small_geography: Geography) -> WorkplaceShares:
-    slots = expected_slots(small_geography, "trct", CATEGORIES, [], 50 * small_geography.n_blocks)
+    slots = expected_slots(small_geography, "trct", CATEGORIES, [], 50 * small_geography.n_blocks, {})
     return WorkplaceShares(slots, small_geography, "trct")
 
 

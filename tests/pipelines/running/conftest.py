@@ -16,8 +16,9 @@ import pipelines
 from geo_data.geography import Geography
 from helpers import freeze, same_key
 
+from .forgeries import AGES
 from .helpers import BUCKET, SECRETS, Configs, Table, seeded
-from .kinds import KIND, Kind, blur
+from .kinds import KIND, SECTORS, Kind, blur
 
 
 @pytest.fixture
@@ -76,6 +77,22 @@ def last_year(microdata: dict[str, Path], tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(scope="session")
+def shares(microdata: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> list[Table]:
+    """Attributes with public tables for the jobs one by one: by age in tracts of work, by sector of all."""
+    jobs = pd.read_csv(microdata["csv"], dtype="str")
+    jobs = jobs.assign(trct=jobs["toil"].str[:11])[jobs["age"] != "old"]
+    folder = tmp_path_factory.mktemp("shares")
+    jobs.groupby(["trct", "age"], as_index=False).size().to_csv(folder / "ages.csv", index=False)
+    jobs.groupby("sector", as_index=False).size().to_csv(folder / "sectors.csv", index=False)
+    ages = {"file": str(folder / "ages.csv"), "category": "age", "count": "size"}
+    sectors = {"file": str(folder / "sectors.csv"), "category": "sector", "count": "size"}
+    return [
+        {"name": "age", "categories": AGES, "table": {**ages, "level": "trct", "area": "trct"}},
+        {"name": "sector", "categories": SECTORS, "table": sectors},
+    ]
+
+
+@pytest.fixture(scope="session")
 def elsewhere(
     microdata: dict[str, Path],
     microdata_jobs: Callable[..., Table],
@@ -107,6 +124,7 @@ def inputs(
     elsewhere: Table,
     blurred: Path,
     last_year: Path,
+    shares: list[Table],
 ) -> dict[str, Table]:
     """The changes of a configuration by which kinds of releases read other files."""
     return {
@@ -116,6 +134,7 @@ def inputs(
         "strips": strips,
         "elsewhere": elsewhere,
         "workplaces": {"workplaces": {"file": str(blurred)}},
+        "shares": {**microdata_jobs("parquet"), "attribute": shares},
         "last year": {**microdata_jobs("parquet"), "workplaces": {"file": str(last_year), "count": "jobs"}},
     }
 

@@ -75,6 +75,7 @@ RECORDS: Table = NOISE | {
     "privacy.protects": "record",
     "attribute": [{"name": "age", "categories": AGES}, {"name": "sector", "categories": SECTORS}],
 }
+OF_RECORDS: Table = NOISE | {"privacy.protects": "record", "attribute.1.table": None}
 BLOCKS: Table = NOISE | {"plan.cell_level": "tabblk2010"}
 
 
@@ -452,6 +453,17 @@ KINDS = [
         certificate={"protects": "record", "released_exactly": None},
     ),
     Kind(
+        "records with shares",
+        "shares",
+        NOISE | {"privacy.protects": "record", "privacy.epsilon": "2"},
+        Choices("trct", 8, (), cell_level="trct", workplaces=OF_WORKPLACES),
+        certificate={"protects": "record", "released_exactly": None},
+        forgeries=(measured_file("guarantee", "slots.parquet", fewer_jobs),),
+        not_for_verify_py=(
+            planned("measurements", "configuration.attribute", lambda of: [{**a, "table": None} for a in of]),
+        ),
+    ),
+    Kind(
         "elsewhere",
         "elsewhere",
         BLOCKS,
@@ -496,6 +508,9 @@ DECLARE = 'or write population = "residents" in [jobs]'
 BOTH = "leave out one of the two"
 A_TABLE = {"workplaces": {"file": "w.csv"}}
 KEEPS = 'plan.retention_min: the mechanism "geometric" keeps every cell; write retention_min = "1"'
+
+
+OF_AN_AREA: Table = {"name": "trct", "table": {"file": "s.csv", "category": "trct", "count": "n"}}
 
 
 def of_policy(value: object) -> Table:
@@ -545,6 +560,20 @@ REFUSED: list[tuple[str, Table, str]] = [
         RECORDS | {"attribute": [{"name": "age", "categories": ["old", "old "]}, RECORDS["attribute"][1]]},
         'attribute.categories: "age": two categories are spellings of one',
     ),
+    (
+        "shares",
+        {"attribute.1.table": None},
+        "attribute #1.table: a prior of attributes has no use where workplaces are public",
+    ),
+    ("shares", OF_RECORDS | {"attribute.0.table.level": "ward"}, '"ward" is not a level of the geography'),
+    ("shares", OF_RECORDS | {"attribute.0.table.level": None}, "level: missing beside area; name both"),
+    ("shares", OF_RECORDS | {"attribute.0.table.area": None}, "area: missing beside level; name both"),
+    ("shares", OF_RECORDS | {"attribute.0.table.area": "age"}, '"age" is named 2 times'),
+    ("shares", OF_RECORDS | {"attribute.0.table.count": None}, "attribute #1.table.count: missing"),
+    ("shares", OF_RECORDS | {"attribute.0.table.counts": "n"}, "did you mean count?"),
+    ("shares", OF_RECORDS | {"plan.category": "n"}, "it belongs to [attribute.table]"),
+    ("shares", OF_RECORDS | {"workplaces": {"file": "w.csv", "count": "n"}}, "w.csv of [workplaces] both"),
+    ("shares", OF_RECORDS | {"attribute.2": OF_AN_AREA}, '"trct" is a kind of area, with a meaning only'),
     ("microdata", {"jobs.attributes": ["age", "noisy"]}, '"noisy" is the name of a column'),
     ("microdata", RECORDS | COUNTIES, "a record is protected as a whole"),
     ("microdata", RECORDS | {"release.implicates": 2}, "there is one synthetic data set"),

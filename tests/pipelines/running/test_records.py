@@ -20,15 +20,18 @@ from geo_data.pools import PoolFinder
 from helpers import Said, same_key
 from pipelines import plan, resume, run, verify
 from pipelines.drawing.workplaces import estimate_again, slots_fit_again
+from pipelines.planning import search
 from pipelines.planning.public_inputs import read_public_inputs
 from pipelines.planning.search import make_plan
+from pipelines.plans.plan import Choices
+from pipelines.plans.workplaces import combination_of
 from pipelines.running import batches as running_batches
 from pipelines.running import workplaces as measuring
 from pipelines.running.folder import RunFolder
 from synth.geometric.measured import count_cells
 
 from .helpers import Configs, Table, everything
-from .kinds import KIND, RECORDS
+from .kinds import KIND, OF_WORKPLACES, RECORDS
 from .test_workplaces import SUMS
 
 SAMPLE = 300  # rows of the jobs that inputs are made of
@@ -276,6 +279,23 @@ def test_slots_that_are_estimated_again_fill_every_group_and_no_other(
         off = [np.abs(x.jobs(made.geography.n_blocks) - true.jobs(made.geography.n_blocks)).sum()
                for x in (slots, grouped.pools.slots)]  # fmt: skip
         assert off[0] < 0.8 * off[1]
+
+
+def test_a_combination_that_is_largest_in_no_group_keeps_its_jobs(
+    records: Callable[..., pipelines.ReleaseConfig], jobs: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pools of few places, by no attribute: each has jobs of every combination."""
+    chosen = Choices("trct", 10**6, (), cell_level="trct", workplaces=OF_WORKPLACES)
+    monkeypatch.setattr(search, "choose", lambda *_: chosen)
+    config = records(jobs[:1])
+    made = make_plan(config, read_public_inputs(config))
+    true = made.pools.slots
+    grouped = made.with_slots(true)
+    homes = np.zeros(len(true), np.int32)
+    counts = counts_of(grouped, geo_data.JobRecords(true.work, homes, true.attributes))
+    slots = estimate_again(made, counts[: len(made.workplaces)], grouped, counts[len(made.workplaces) :])
+    kinds = [np.bincount(combination_of(of, true.categories)[0], minlength=6) for of in (slots, true)]
+    assert kinds[0] == pytest.approx(kinds[1], abs=1)
 
 
 def counts_of(plan: pipelines.ReleasePlan, records: geo_data.JobRecords) -> list[np.ndarray]:
