@@ -28,7 +28,7 @@ from pipelines.config.loading import ReleaseConfig
 from pipelines.planning.assembling import assemble
 from pipelines.planning.public_inputs import PublicInputs, read_public_inputs
 from pipelines.planning.trials import ParallelMap, Trial, draw_sample, thread_map
-from pipelines.planning.workplaces import WorkplaceShares
+from pipelines.planning.workplaces import FEWEST_TOLD, WorkplaceShares
 from pipelines.plans.measured import TableChoice
 from pipelines.plans.plan import Choices, ReleasePlan
 from pipelines.plans.workload import Workload, resolve_workload
@@ -153,7 +153,10 @@ class _Search:
         self._map = parallel_map or (thread_map if measures else map)
         self._one_attribute = config.jobs.format == "lodes"  # at a time is known of a job
         self._strata = _strata(config, inputs)
-        limits = (*_POOL_LIMITS, int(jobs.max()) + 1)
+        least, *larger = _POOL_LIMITS
+        if config.protects_records and config.workplaces is None:
+            least = FEWEST_TOLD
+        limits = (least, *larger, int(jobs.max()) + 1)
         self._sharing = _sharing(config, inputs, settings.pool_level or level, limits)
         self._limits = sorted({limit for _, limit in self._sharing})
         self._tables = _small_tables(config, inputs, workload) if measures else []
@@ -162,7 +165,7 @@ class _Search:
         self._epsilon, self._workload = config.privacy.epsilon, workload
         fixed = Choices(
             settings.pool_level or level,
-            settings.pool_below or 1,
+            settings.pool_below or least,
             (float(settings.split_threshold or 1),),
             self._strata[0],
             workplaces=self._workplaces.first if self._workplaces else (),
@@ -330,10 +333,10 @@ def _shared(choices: Choices, sharing: _Sharing) -> Choices:
 def _sharing(
     config: ReleaseConfig, inputs: PublicInputs, level: str, limits: tuple[int, ...]
 ) -> list[_Sharing]:
-    """Return the ways to share that are tried: first none, last the most."""
+    """Return the ways to share that are tried: first none, or the least, last the most."""
     settings = config.plan
     if settings.pool_below is not None or settings.coarsening not in (None, "balanced", "threshold", "units"):
-        return [(level, settings.pool_below or 1)]
+        return [(level, settings.pool_below or limits[0])]
     names = [*inputs.geography.levels, inputs.geography.block_level]
     finer = names[names.index(level) + 1 : -1] if settings.pool_level is None else []
     # Noise and strata make small pools dear, so all work blocks of a unit may have to share.

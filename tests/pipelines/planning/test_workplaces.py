@@ -15,7 +15,13 @@ import pipelines
 from geo_data.geography import Geography
 from geo_data.jobs import Slots
 from geo_data.proxy_truth import proxy_workplaces
-from pipelines.planning.workplaces import SHARES, WorkplaceShares, expected_slots, listed_slots
+from pipelines.planning.workplaces import (
+    FEWEST_TOLD,
+    SHARES,
+    WorkplaceShares,
+    expected_slots,
+    listed_slots,
+)
 from pipelines.plans.measured import TableChoice
 from pipelines.plans.plan import Choices
 from pipelines.plans.workload import Table
@@ -197,8 +203,8 @@ attributes = ["age"]
 """
 
 
-def test_shares_leave_some_of_epsilon_for_flows(tmp_path: Path) -> None:
-    """A table of residents tells most of what is asked here, and workplaces would have all the rest."""
+def _configured(tmp_path: Path, text: str) -> pipelines.ReleaseConfig:
+    """A configuration of two counties, of three tracts of six blocks each."""
     places = [
         (
             f"{'AB'[i]}{'xyz'[j]}{k}",
@@ -211,6 +217,25 @@ def test_shares_leave_some_of_epsilon_for_flows(tmp_path: Path) -> None:
     ]
     table = pd.DataFrame(places, columns=["blk", "cty", "trct", "lat", "lon"])
     table.to_csv(tmp_path / "x.csv", index=False)
-    config = pipelines.parse_config(SMALL, tmp_path, "small.toml")
-    choices = pipelines.make_plan(config).choices
+    return pipelines.parse_config(text, tmp_path, "small.toml")
+
+
+@pytest.mark.usefixtures("each_candidate_on_every_draw")
+def test_shares_leave_some_of_epsilon_for_flows(tmp_path: Path) -> None:
+    """A table of residents tells most of what is asked here, and workplaces would have all the rest."""
+    choices = pipelines.make_plan(_configured(tmp_path, SMALL)).choices
     assert 0.5 < sum(table.share for table in (*choices.workplaces, *choices.tables)) < 1
+
+
+def test_blocks_in_which_noise_may_hide_jobs_share_pools(tmp_path: Path) -> None:
+    """Unless a public table lists them, or the configuration says otherwise."""
+    (tmp_path / "listed.csv").write_text("toil,age,jobs\nAx0,old,5\nBz1,mid,300\n", encoding="utf-8")
+    listed = SMALL.replace("expected_jobs = 300", "") + '[workplaces]\nfile = "listed.csv"\ncount = "jobs"\n'
+    for text, rule, least in (
+        (SMALL, "", FEWEST_TOLD),
+        (SMALL, "pool_below = 1", 1),
+        (listed, "", 1),
+    ):
+        cells = f'[plan]\ncoarsening = "distance"\ndistance_miles = "40"\n{rule}'
+        config = _configured(tmp_path, text.replace("[plan]", cells))
+        assert pipelines.make_plan(config).choices.pool_below == least
