@@ -82,7 +82,7 @@ def off(plan: ReleasePlan, slots: Slots, true: geo_data.JobRecords) -> dict[str,
     """How far shares of categories in towns of work are from the truth: total variation, mean of all jobs."""
 
     def counts(jobs: Slots | geo_data.JobRecords, name: str) -> NDArray[np.float64]:
-        shape = plan.geography.n_units("town"), len(plan.categories[name])
+        shape = plan.geography.n_units("town"), len(plan.pools.slots.categories[name])
         result = np.zeros(shape)
         np.add.at(result, (plan.geography.unit_of("town", jobs.work), jobs.attributes[name]), 1)
         return result
@@ -103,7 +103,7 @@ def test_shares_of_work_areas_are_nearer_to_the_truth(census: Census) -> None:
         config = census(kind)
         plan = planned(config)
         source = job_source(config, plan.geography)
-        (true,) = source.parts(NAMES, plan.categories)
+        (true,) = source.parts(NAMES, plan.pools.slots.categories)
         drawn = []
         for seed in range(4):
             key, tables = (
