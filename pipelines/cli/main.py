@@ -19,8 +19,22 @@ from pipelines.cli.views import VIEWS
 from pipelines.running.process import ending_on_signals, exit_code, forbid_core_dumps, keep_freed_memory
 from pipelines.running.steps import logged_to
 
+_GROUPS = {
+    "Make a release": ("demo", "simulate", "fetch", "plan", "tune", "run", "resume", "runs", "due"),
+    "Check it": ("verify", "attackers", "evaluate"),
+    "Use it": ("map", "figure", "intervals", "export"),
+    "Publish it": ("publish", "published", "erratum", "withdraw"),
+    "Operate": ("keygen", "ledger", "serve", "token"),
+}
+
 
 class _Verbs(click.Group):
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the verbs by what they are for, with whole summaries."""
+        for title, names in _GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(1000)) for name in names])
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a verb; whatever goes wrong in it is one clear error, and a signal ends it in order."""
         # Libraries that verbs load make many objects that stay: to look for rubbish among them takes time.

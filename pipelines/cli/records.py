@@ -17,7 +17,7 @@ _VERSION = click.argument("version")
 _DESTINATION = click.argument("destination")
 
 
-@click.command()
+@click.command(epilog="Example: odsynth publish out/mine site/published")
 @click.argument("out", type=PATH)
 @_DESTINATION
 @click.option("--version", "version", help="Name of the version; by default year, job type and a hash.")
@@ -43,7 +43,7 @@ def publish(out: Path, destination: str, version: str | None, key: Path | None) 
         click.echo(f"WARNING: {UNSIGNED}", err=True)
 
 
-@click.command()
+@click.command(epilog="Example: odsynth published site/published")
 @_DESTINATION
 def published(destination: str) -> None:
     """List what is published at DESTINATION.
@@ -58,7 +58,7 @@ def published(destination: str) -> None:
             click.echo(f"  erratum {remark.date}: {remark.text}")
 
 
-@click.command()
+@click.command(epilog='Example: odsynth withdraw site/published mine 2019-JT00-1a2b "wrong crosswalk"')
 @_DESTINATION
 @_NAME
 @_VERSION
@@ -71,7 +71,7 @@ def withdraw(destination: str, name: str, version: str, reason: str) -> None:
     click.echo(f"Withdrawn: {pipelines.withdraw(destination, name, version, reason).location}")
 
 
-@click.command()
+@click.command(epilog='Example: odsynth erratum site/published mine 2019-JT00-1a2b "a name was wrong"')
 @_DESTINATION
 @_NAME
 @_VERSION
@@ -84,7 +84,7 @@ def erratum(destination: str, name: str, version: str, text: str) -> None:
     click.echo(f"Noted beside {pipelines.erratum(destination, name, version, text).location}")
 
 
-@click.command()
+@click.command(epilog="Example: odsynth due releases/ --dry-run")
 @click.argument("folder", type=FOLDER)
 @click.option("--dry-run", is_flag=True, help="Only say what would be done and cost; writes nothing.")
 def due(folder: Path, dry_run: bool) -> None:
@@ -104,7 +104,7 @@ def due(folder: Path, dry_run: bool) -> None:
     sys.exit(summary.exit_code)
 
 
-@click.group()
+@click.group(epilog="Example: odsynth fetch lodes --state ri --year 2019 --lodes 7 data/")
 def fetch() -> None:
     """Download tables, with checksums. Needs a network."""
 
@@ -119,7 +119,7 @@ _FOLDER = click.option(
 )
 
 
-@fetch.command()
+@fetch.command(epilog="Example: odsynth fetch lodes --state ri --year 2019 --lodes 7 data/")
 @click.option("--state", required=True, help='Two letters, such as "ri".')
 @click.option("--year", type=int, required=True, help="Year of the jobs.")
 @click.option("--lodes", "version", type=click.Choice(["7", "8"]), required=True)
@@ -146,7 +146,7 @@ def lodes(state: str, year: int, version: str, job_type: str, base_url: str | No
         click.echo(f"{part:10} {path}")
 
 
-@fetch.command()
+@fetch.command(epilog="Example: odsynth fetch table https://example.org/flows.csv data/")
 @click.argument("url")
 @click.option("--sha256", help="What the file must be.")
 @click.option(
@@ -164,7 +164,7 @@ def table(url: str, sha256: str | None, confidential: bool, folder: Path) -> Non
     click.echo(path)
 
 
-@click.group()
+@click.group(epilog="Example: odsynth ledger show ledger.sqlite")
 def ledger() -> None:
     """Look at what has been spent on which data set."""
 
@@ -172,7 +172,7 @@ def ledger() -> None:
 _LEDGER = click.argument("file", type=FILE)
 
 
-@ledger.command()
+@ledger.command(epilog="Example: odsynth ledger show ledger.sqlite")
 @_LEDGER
 def show(file: Path) -> None:
     """Show budgets and what is left of them in the ledger FILE."""
@@ -182,7 +182,7 @@ def show(file: Path) -> None:
         click.echo(ledger_account(account))
 
 
-@ledger.command(name="verify")
+@ledger.command(name="verify", epilog="Example: odsynth ledger verify ledger.sqlite --release out/mine")
 @_LEDGER
 @click.option(
     "--release",
@@ -203,7 +203,7 @@ def verify_ledger(file: Path, releases: tuple[Path, ...], witness: tuple[str, ..
     click.echo(f"ok  {chain.entries:,} entries, head {chain.head}")
 
 
-@ledger.command()
+@ledger.command(epilog="Example: odsynth ledger export ledger.sqlite --format csv")
 @_LEDGER
 @click.option("--format", "form", type=click.Choice(["jsonl", "csv"]), default="jsonl", show_default=True)
 def export(file: Path, form: str) -> None:
@@ -211,7 +211,7 @@ def export(file: Path, form: str) -> None:
     click.echo(pipelines.Ledger(file).export("csv" if form == "csv" else "jsonl"), nl=False)
 
 
-@click.command()
+@click.command(epilog="Example: odsynth simulate out/nation --workers 1000000")
 @click.argument("folder", type=FOLDER)
 @click.option("--workers", type=click.IntRange(min=1000), help="Of a nation.  [default: 1000000]")
 @click.option(

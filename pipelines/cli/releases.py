@@ -19,7 +19,7 @@ _CONFIG = click.argument("config", type=FILE)
 _OUT = click.option("--out", type=PATH, help="Output folder, instead of the configuration's.")
 
 
-@click.command()
+@click.command(epilog="Example: odsynth demo")
 @click.argument("folder", type=FOLDER, required=False)
 @click.option(
     "--census", is_flag=True, help="A census of 200,000 persons, of whom whole records are protected."
@@ -53,7 +53,7 @@ _SCHEDULER = click.option(
 )
 
 
-@click.command()
+@click.command(epilog="Example: odsynth plan my.toml")
 @_CONFIG
 @click.option("--out", type=PATH, help="Folder of the report; by default the release's with -plan.")
 @_SCHEDULER
@@ -82,7 +82,7 @@ def _values(_: click.Context, __: click.Parameter, value: str | None) -> tuple[s
 _RULES = "Rules to try: balanced,threshold,distance,share,units; auto is the planner's choice."
 
 
-@click.command()
+@click.command(epilog="Example: odsynth tune my.toml --epsilon 2,4.6,8.6")
 @_CONFIG
 @click.option("--epsilon", callback=_values, help="Values to try, as in 2,4.6,8.6.")
 @click.option("--delta", callback=_values, help="Values to try.")
@@ -119,7 +119,7 @@ def tune(config: Path, out: Path | None, proxy_truth: Path | None, **values: tup
     click.echo(pipelines.recommend(results, loaded))
 
 
-@click.command()
+@click.command(epilog="Example: odsynth attackers out/mine-plan")
 @click.argument("plan", type=FOLDER)
 @click.option(
     "--stubbornness",
@@ -141,7 +141,7 @@ def attackers(plan: Path, stubbornness: tuple[str, ...], to: Path | None) -> Non
         say(f"Written {to}")
 
 
-@click.command()
+@click.command(epilog="Example: odsynth run my.toml --plan out/mine-plan")
 @_CONFIG
 @_OUT
 @click.option(
@@ -166,7 +166,7 @@ def run(config: Path, out: Path | None, plan: Path | None, scheduler: str | None
         click.echo(release_summary(release))
 
 
-@click.command()
+@click.command(epilog="Example: odsynth resume out/mine")
 @click.argument("out", type=PATH)
 @_SCHEDULER
 def resume(out: Path, scheduler: str | None) -> None:
@@ -181,7 +181,7 @@ def resume(out: Path, scheduler: str | None) -> None:
         click.echo(release_summary(release))
 
 
-@click.command()
+@click.command(epilog="Example: odsynth runs out/")
 @click.argument("place", type=PATH, default=Path())
 @click.option("--wipe", is_flag=True, help="Remove them with their homes; asks before each.")
 def runs(place: Path, wipe: bool) -> None:
@@ -226,7 +226,7 @@ def _given_up(run: UnfinishedRun) -> bool:
     return bool(click.prompt(text, default="", show_default=False, err=True) == name)
 
 
-@click.command()
+@click.command(epilog="Example: odsynth verify out/mine/public --key signing-key.pub")
 @click.argument("public", type=PATH)
 @click.option("--key", type=FILE, help="Public key of the expected signer.")
 def verify(public: Path, key: Path | None) -> None:
@@ -247,7 +247,7 @@ def verify(public: Path, key: Path | None) -> None:
     click.echo(f"{public} passes every check{rest}{'' if is_signed(public) else '; nobody has signed it'}.")
 
 
-@click.command()
+@click.command(epilog="Example: odsynth keygen keys/")
 @click.argument("folder", type=FOLDER)
 def keygen(folder: Path) -> None:
     """Make a key pair in FOLDER for signing releases.

@@ -29,7 +29,7 @@ def _service_errors() -> Iterator[None]:
         raise click.ClickException(f"{error.name} is not installed: {fix}") from error
 
 
-@click.command()
+@click.command(epilog="Example: odsynth serve service.toml")
 @click.argument("config", required=False, type=FILE)
 @click.option(
     "--init",
@@ -61,12 +61,12 @@ _SETTINGS = click.option(
 )
 
 
-@click.group()
+@click.group(epilog="Example: odsynth token create ada --role approver")
 def token() -> None:
     """Tokens of the service's operators. They are made here, on the server, and nowhere else."""
 
 
-@token.command()
+@token.command(epilog="Example: odsynth token create ada --role approver")
 @_SETTINGS
 @click.argument("owner")
 @click.option(
@@ -85,7 +85,7 @@ def create(
         click.echo(secret)
 
 
-@token.command(name="list")
+@token.command(name="list", epilog="Example: odsynth token list")
 @_SETTINGS
 def list_all(config: Path | None) -> None:
     """List all tokens, without their secrets."""
@@ -97,7 +97,7 @@ def list_all(config: Path | None) -> None:
             click.echo(f"{entry.id} {entry.owner}: {entry.role}, {state}")
 
 
-@token.command()
+@token.command(epilog="Example: odsynth token revoke 3")
 @_SETTINGS
 @click.argument("token_id")
 def revoke(config: Path | None, token_id: str) -> None:

@@ -14,7 +14,7 @@ from pipelines.views.choices import DRAWS, FEWEST, FORMATS, KINDS
 _MEANINGS = "\n".join(f"  {name:11} {meaning}" for name, (meaning, _) in FORMATS.items())
 
 
-@click.command("map")
+@click.command("map", epilog="Example: odsynth map out/mine/public")
 @click.argument("public", type=LocalPath(exists=True, file_okay=False))
 @click.option("--to", "target", type=FILE, help="The HTML file; by default map.html beside PUBLIC.")
 @click.option(
@@ -56,7 +56,7 @@ def map_command(
     click.echo(f"{path}: {path.stat().st_size / 1e6:.1f} MB. {how}")
 
 
-@click.command()
+@click.command(epilog="Example: odsynth figure out/mine/public --to providence.png --area 44007")
 @click.argument("public", type=FOLDER)
 @click.option("--to", "target", required=True, type=FILE, help="The figure: FILE.png, FILE.svg or FILE.pdf.")
 @click.option("--area", help="Code of an area or work block, at any level; by default the whole release.")
@@ -101,6 +101,7 @@ def figure(
 
 
 @click.command(
+    epilog="Example: odsynth export out/mine/public --format geopackage",
     name="export",
     help=f"""Write the release in the folder PUBLIC in formats of other programs.
 
@@ -141,7 +142,7 @@ def export_command(
         click.echo(f"{name:11} {shown}  {paths[0].parent}")
 
 
-@click.command("intervals")
+@click.command("intervals", epilog="Example: odsynth intervals out/mine/public")
 @click.argument("public", type=FOLDER)
 @click.option("--to", type=PATH, help="Folder; by default `intervals` beside the public one.")
 @click.option(
@@ -169,7 +170,7 @@ def intervals_command(public: Path, to: Path | None, draws: int) -> None:
         click.echo(line)
 
 
-@click.command()
+@click.command(epilog="Example: odsynth evaluate out/mine --truth my.toml")
 @click.argument("out", type=FOLDER)
 @click.option(
     "--truth",

@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -682,3 +683,39 @@ def test_progress_says_how_much_longer_a_step_takes(
     lines = [line.partition("\x1b")[0].strip() for line in capsys.readouterr().err.split("\r")[1:]]
     tried = ["1 of about 3", "2 of about 4, about 4 s more", "2 of 2"]
     assert lines == [*tried, "1 of 4", "3 of 4, about 2 s more", "4 of 4"]
+
+
+def commands(
+    group: click.Group = main, above: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    for name, command in group.commands.items():
+        yield (*above, name), command
+        if isinstance(command, click.Group):
+            yield from commands(command, (*above, name))
+
+
+@pytest.mark.parametrize(("path", "command"), [*commands()])
+def test_every_command_has_an_example_that_it_takes(path: tuple[str, ...], command: click.Command) -> None:
+    words = shlex.split(str(command.epilog).removeprefix("Example: odsynth "))
+    assert words[: len(path)] == [*path]
+    chosen: click.Command = main
+    for word in words:
+        if not isinstance(chosen, click.Group):
+            break
+        chosen, words = chosen.commands[word], words[1:]
+    context = click.Context(chosen)
+    values, _, _ = chosen.make_parser(context).parse_args(words)
+    for parameter in chosen.params:
+        given = values.get(parameter.name or "")
+        assert not parameter.required or given
+        if isinstance(parameter.type, click.Choice):
+            for choice in given if isinstance(given, list) else [given] if given else []:
+                assert choice in parameter.type.choices
+
+
+def test_help_lists_every_verb_once_with_a_whole_summary() -> None:
+    text = click.testing.CliRunner().invoke(main, ["--help"]).output
+    listed = re.findall(r"(?m)^  (\w+)  ", text)
+    assert sorted(listed) == sorted(main.commands)
+    words = " ".join(text.split())
+    assert all(command.get_short_help_str(1000) in words for command in main.commands.values())
