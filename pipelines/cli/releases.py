@@ -56,8 +56,9 @@ _SCHEDULER = click.option(
 @click.command(epilog="Example: odsynth plan my.toml")
 @_CONFIG
 @click.option("--out", type=PATH, help="Folder of the report; by default the release's with -plan.")
+@click.option("--verbose", is_flag=True, help="Print pools, cells and tables, too, as plan.txt has them.")
 @_SCHEDULER
-def plan(config: Path, out: Path | None, scheduler: str | None) -> None:
+def plan(config: Path, out: Path | None, verbose: bool, scheduler: str | None) -> None:
     """Show what CONFIG would release, and its cost.
 
     Also what it is expected to lose.
@@ -72,7 +73,7 @@ def plan(config: Path, out: Path | None, scheduler: str | None) -> None:
 
     loaded = pipelines.load_config(config)
     planned = pipelines.plan(loaded, out, progress=counter(), scheduler=scheduler)
-    click.echo(planned_summary(planned, loaded.ledger, config))
+    click.echo(planned_summary(planned, loaded.ledger, config, verbose=verbose))
 
 
 def _values(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...]:

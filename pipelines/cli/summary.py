@@ -22,12 +22,14 @@ from pipelines.running.unfinished import UnfinishedRun
 from pipelines.views.release import Release
 
 
-def planned_summary(planned: PlanReport, settings: LedgerSettings | None, config: Path) -> str:
+def planned_summary(
+    planned: PlanReport, settings: LedgerSettings | None, config: Path, *, verbose: bool
+) -> str:
     """Describe a plan: what it would release, at what cost, what is left of the budget, where it is.
 
     And how it is run, unless the ledger would refuse that.
     """
-    lines, refused = [planned.text(), f"Plan hash   {planned.sha256}"], False
+    lines, refused = [planned.text(verbose=verbose), f"Plan hash   {planned.sha256}"], False
     if settings is not None:
         line, refused = budget_line(settings, planned.plan, planned.guarantee)
         lines.append(line)

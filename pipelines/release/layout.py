@@ -24,7 +24,7 @@ from pipelines.release.certificate import Certificate, Subject, certificate_text
 from pipelines.release.description import VERIFIER, ReleaseDescription, file_names
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import polygon_file
-from pipelines.release.readme import describe_plan, release_readme
+from pipelines.release.readme import DETAILS_FILE, describe_plan, release_readme
 from pipelines.release.records import record_files, record_texts
 from pipelines.release.signing import SIGNATURES, sign, write_public_key
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, sha256_of
@@ -112,7 +112,7 @@ def texts_of(
     """Return what a release says in words, by file."""
     return {
         ATTACKERS_FILE: describe_attackers(plan, certificate, attackers_of()).text(),
-        "README.md": release_readme(plan, certificate, about, signed=signed, accuracy=accuracy),
+        **release_readme(plan, certificate, about, signed=signed, accuracy=accuracy),
     }
 
 
@@ -154,7 +154,14 @@ def manifest_text(folder: Path, certificate: Certificate, hashes: Mapping[str, s
 
 def expected_files(config: PublicConfig) -> list[str]:
     """Return the relative names of the files that every unsigned release has, but manifest and checksums."""
-    texts = ("README.md", "certificate.json", "certificate.schema.json", ATTACKERS_FILE, VERIFIER)
+    texts = (
+        "README.md",
+        DETAILS_FILE,
+        "certificate.json",
+        "certificate.schema.json",
+        ATTACKERS_FILE,
+        VERIFIER,
+    )
     records = record_files(config.release)
     plan = (f"plan/{name}" for name in PLAN_FILES)
     shapes = (polygon_file(level) for level in config.geography.polygon_levels)

@@ -1,8 +1,9 @@
-"""The read-me of a release: what `templates/README.md.j2` is filled with."""
+"""The read-me of a release, and its page of details: what their templates are filled with."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from pipelines.plans.accuracy import ExpectedAccuracy
 from pipelines.plans.plan import ReleasePlan
@@ -26,6 +27,7 @@ from pipelines.release.promises import promised
 from pipelines.release.records import RECORDS, record_files
 from pipelines.release.signing import SIGNED, UNSIGNED
 
+DETAILS_FILE = "details.md"
 # Of files by what is in their names, the first that fits.
 _FILES = {
     "_od_main_": "jobs counted by work block and home block, in the layout of LODES",
@@ -37,7 +39,8 @@ _FILES = {
     NAME_FILE: "names of public units, for maps",
     f"{POLYGON_FOLDER}/": "shapes of public units, for maps",
     VERIFIER: "a program of one file that checks the release without odsynth, with Python and pyarrow",
-    "README.md": "what is in the release, in words",
+    "README.md": "what the release is, how far to trust it, and how to use it",
+    DETAILS_FILE: "what every file and column is, and how far numbers of each size are off",
     **dict.fromkeys(RECORDS, "what is in the release, for machines: files, columns, licence, citation"),
     "certificate.json.sig": "a signature of the certificate",
     "certificate.json": "the privacy certificate",
@@ -65,14 +68,13 @@ def release_readme(
     *,
     signed: bool,
     accuracy: ExpectedAccuracy | None = None,
-) -> str:
-    """Return README.md of a release."""
+) -> dict[str, str]:
+    """Return README.md of a release, and the page with all details, by name."""
     geography, pools, names = plan.geography, plan.pools, file_names(plan.config)
     named = any(NAME_FILE in table.files for table in about.tables)
     shapes = plan.config.geography.polygon_levels
     other_files = {NAME_FILE: named, ACCURACY_FILE: accuracy is not None, ATTACKERS_FILE: True}
-    return render(
-        "README.md.j2",
+    context: dict[str, Any] = dict(
         **promised(certificate),
         plan=plan,
         about=about,
@@ -103,7 +105,9 @@ def release_readme(
         other_attributes=set(pools.slots.categories) > set(plan.attributes),
         accuracy=accuracy,
         read=read_in_words(certificate),
+        details_file=DETAILS_FILE,
     )
+    return {name: render(f"{name}.j2", **context) for name in ("README.md", DETAILS_FILE)}
 
 
 def describe_plan(plan: ReleasePlan, certificate: Certificate, *, named: bool) -> ReleaseDescription:

@@ -1314,7 +1314,7 @@ def jobs_by(slots: dict[str, list[Any]], names: list[str]) -> Counter[tuple[Any,
 def check_names(folder: Path, plan: Plan) -> str:
     """Check that there are the files of such a release and no others."""
     due = {"README.md", "certificate.json", "certificate.schema.json", "MANIFEST.json", "SHA256SUMS"}
-    due |= {"verify.py", "attackers.md", "datapackage.json", "croissant.json"}
+    due |= {"verify.py", "attackers.md", "details.md", "datapackage.json", "croissant.json"}
     due |= {"plan/plan.json", *(f"plan/{name}.parquet" for name in TABLES)}
     geography = plan.config["geography"]
     shapes = [*geography["polygons"], *([] if geography["latitude"] else [{"level": geography["block"]}])]
@@ -1449,8 +1449,8 @@ def check_texts(folder: Path, stated: Document) -> str:
 NOT_CHECKED = [
     "that the data were drawn as the plan says: for this the signer answers, if there is one",
     "that homes and workplaces were estimated from the noisy counts in measurements/, where there are some",
-    "the other words of README.md, attackers.md, the numbers of accuracy.json, the shapes and names for maps,"
-    " and the records for machines (datapackage.json, croissant.json, dcat-us.json)",
+    "the other words of README.md, details.md, attackers.md, the numbers of accuracy.json, the shapes and"
+    " names for maps, and the records for machines (datapackage.json, croissant.json, dcat-us.json)",
     "values that plan.json quotes beyond epsilon, delta, geography, cells, pooling and the jobs' attributes",
     "whether a file carries more than its rows in how they are encoded, or an implicate is a copy of another",
 ]

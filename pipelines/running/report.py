@@ -92,8 +92,8 @@ class PlanReport:
             f"expected loss {self.utility.objective:.4f}; in {self.folder}; text() has the whole report>"
         )
 
-    def text(self) -> str:
-        """Return the report for people."""
+    def text(self, *, verbose: bool = True) -> str:
+        """Return the report for people: what is exact, protected, paid, expected; `verbose`, details."""
         f = self.utility
         many = f.destination_error == f.destination_error
         lines = [
@@ -107,7 +107,6 @@ class PlanReport:
             + (f"; a large destination's by {f.destination_error:.1%} (median)" if many else ""),
             f"  run       about {self.run_seconds:.0f} s and {self.memory_gb:.1f} GB on this machine, "
             "planning included",
-            *(f"Read        {Path(path).name}: {rows:,} rows" for path, rows in self.rows.items()),
         ]
         jobs = self.plan.config.jobs
         if isinstance(jobs, MicrodataJobsSettings) and jobs.worker is not None:
@@ -115,6 +114,9 @@ class PlanReport:
                 f"Not read    column {jobs.worker}: a run refuses jobs of which a worker has more than "
                 f"{jobs.records_per_worker:,} (jobs.records_per_worker), before it pays"
             )
+        if verbose:
+            lines.append(plan_details(self.plan, self.guarantee))
+            lines += [f"Read        {Path(path).name}: {rows:,} rows" for path, rows in self.rows.items()]
         return "\n".join(lines)
 
 
@@ -236,21 +238,45 @@ def plan(
 
 
 def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
-    """Describe a plan and its cost."""
-    numeric, up = plan.numeric, synth.decimal_up
-    cells = numeric.k
+    """Say what a plan releases exactly, what it protects, and what it costs."""
+    certificate, up = promise(plan, guarantee), synth.decimal_up
+    lines = [
+        f"Exact       {' '.join(exact_in_words(certificate).split())}",
+        f"Protects    {_protected(plan)}",
+        f"Cost        epsilon {up(guarantee.epsilon, 6)}, delta {up(guarantee.delta, 4)} for the run "
+        f"(requested {up(plan.requested[0])} and {up(plan.requested[1])})",
+        *_promises(certificate),
+        *([f"Implicates  {plan.implicates.words}"] if plan.implicates.number > 1 else []),
+    ]
+    if residents := population_in_words(plan.population, protected=guarantee.presence is not None):
+        lines.append(f"Population  {residents}")
+    if certificate.policy:
+        lines.append(f"Policy      {certificate.policy.words}")
+    return "\n".join(lines)
+
+
+def _protected(plan: ReleasePlan) -> str:
+    """Say what of a job record is protected."""
+    if plan.config.protects_records:
+        return "every job record: its home, its workplace, its attributes, and that it is there at all"
+    also = f", together with its {' and its '.join(plan.policy.secret)}" if plan.policy.secret else ""
+    there = ", and that it is there at all" if plan.numeric.target.record_range is not None else ""
+    return f"the home of every job record{also}{there}"
+
+
+def plan_details(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
+    """Say what a plan does: its pools, cells and tables, and what each part of the cost pays for."""
+    numeric, cells = plan.numeric, plan.numeric.k
     order = np.argsort(cells, kind="stable")
     running = np.cumsum(numeric.pools.n[order])
     tenth, median, ninth = cells[order][np.searchsorted(running, running[-1] * np.array([0.1, 0.5, 0.9]))]
     shared = plan.pools.shared
-    certificate = promise(plan, guarantee)
     added, paid = plan.mechanism.explain(numeric, guarantee)
     # One step under a distance need not change all tables, whose losses then add up to more than epsilon.
     together = "epsilon" if plan.policy.reach is None else "the sum of their 2 ln(1/p)"
     zones = ", external zones among them" if plan.geography.external_zones else ""
     of_level = f", those of {plan.choices.cell_level}" if plan.choices.cell_level else ""
     lines = [
-        f"Exact       {' '.join(exact_in_words(certificate).split())}",
         f"Plan        {plan.config.release.name}, mechanism {numeric.mechanism}",
         f"  slots     {numeric.pools.n_records:,} jobs in {numeric.pools.n_pools:,} pools; "
         f"the largest has {numeric.pools.n.max():,}",
@@ -273,17 +299,9 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
             for words, share in plan.tables
         ),
         f"  noise     {noise_words(plan.mechanism, plan.mechanism.noise_share(numeric))}",
-        *([f"Implicates  {plan.implicates.words}"] if plan.implicates.number > 1 else []),
-        f"Cost        epsilon {up(guarantee.epsilon, 6)}, delta {up(guarantee.delta, 4)} for the run "
-        f"(requested {up(plan.requested[0])} and {up(plan.requested[1])})",
-        f"  of which  {paid}",
-        *_promises(certificate),
+        f"  cost      {paid}",
+        *(f"Note        {note}" for note in plan.notes),
     ]
-    if residents := population_in_words(plan.population, protected=guarantee.presence is not None):
-        lines.append(f"Population  {residents}")
-    if certificate.policy:
-        lines.append(f"Policy      {certificate.policy.words}")
-    lines += [f"Note        {note}" for note in plan.notes]
     return "\n".join(lines)
 
 

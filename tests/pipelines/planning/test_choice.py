@@ -24,7 +24,7 @@ from pipelines.plans.plan import Choices
 from pipelines.plans.storage import load_plan, save_plan
 from pipelines.plans.workload import resolve_workload
 from pipelines.release.verification import contradictions
-from pipelines.running.report import plan_summary
+from pipelines.running.report import plan_details
 
 Configs = Callable[..., ReleaseConfig]
 OPEN = {"release.mechanism": None, "plan.retention_min": "1", "privacy.epsilon": "4"}
@@ -111,7 +111,7 @@ def test_residents_by_attributes_are_measured_beside_flows(
     assert table == TableChoice(None, ("age", "sector"), "trct", table.share)
     assert 0 < table.share < 1
     assert [share for _, share in plan.tables] == [1 - table.share, table.share]
-    text = plan_summary(plan, plan.certify())
+    text = plan_details(plan, plan.certify())
     assert "measured  residents of trct by age and sector, with" in text
     assert text.count("  measured  ") == 2
     # Not of the workers: homes are estimated from all noisy counts together.

@@ -27,7 +27,7 @@ from pipelines.plans.storage import load_plan, save_plan
 from pipelines.release.certificate import CERTIFICATE_FORMAT, certificate_schema, population_in_words
 from pipelines.release.description import file_names
 from pipelines.running.batches import BatchWork
-from pipelines.running.report import guess_words, plan_summary
+from pipelines.running.report import guess_words, plan_details, plan_summary
 from pipelines.service.operators import api as operator_api
 from pipelines.service.public import api as public_api
 from pipelines.views.maps.page import certificate_words
@@ -85,7 +85,7 @@ def test_certificate_and_readme_say_what_is_so(kind: Kind, release: Release) -> 
     assert (policy is None) == (made.policy.name == "full")
     readme = one_line((release.public / "README.md").read_text(encoding="utf-8"))
     page = one_line(certificate_words(certificate, signed=False))
-    summary = one_line(plan_summary(made, made.certify()))
+    summary = one_line("\n".join(say(made, made.certify()) for say in (plan_summary, plan_details)))
     population = population_in_words(certificate.population, protected=presence is not None)
     for text in (readme, page, definition.words):
         assert population in text
