@@ -224,7 +224,7 @@ class Office:
 
     def _evidence(self, k: int, published: Published, rows: Int64) -> CellOdds:
         starts = self._workload.geography.starts(self._tables[k].table.home)
-        domains = synth.Domains.of_cells(self._plan.n_origins, [starts], self._plan.policy)
+        domains = synth.Domains.of_cells(self._plan.geography.n_blocks, [starts], self._plan.policy)
         table = synth.Table(np.ones(rows.size, np.int64), np.zeros(rows.size, np.int32), domains)
         return CellOdds(table, published.elsewhere[rows].ravel(), published.home[rows].ravel())
 

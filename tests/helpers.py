@@ -26,7 +26,7 @@ from pipelines.release.accuracy import ACCURACY_FILE, read_accuracy
 from pipelines.release.certificate import Certificate, certificate_text, parse_certificate
 from pipelines.release.layout import expected_files, public_files, seal, texts_of, with_sizes
 from pipelines.release.names import NAME_FILE
-from pipelines.release.readme import describe_plan
+from pipelines.release.readme import DETAILS_FILE, describe_plan
 from pipelines.release.records import DATA_PACKAGE, record_texts
 from pipelines.release.signing import PUBLIC_KEY
 from pipelines.release.verification import VerificationError, verify
@@ -114,6 +114,11 @@ LOADED = """
 import pipelines, pipelines.running.report, pipelines.running.run
 pipelines.make_plan(pipelines.load_config({config}))
 """
+
+
+def words_of_release(public: Path) -> str:
+    """The read-me of a release, and its page of details."""
+    return "".join((public / name).read_text(encoding="utf-8") for name in ("README.md", DETAILS_FILE))
 
 
 def same_key() -> synth.RunKey:

@@ -114,6 +114,7 @@ class PlanReport:
                 f"Not read    column {jobs.worker}: a run refuses jobs of which a worker has more than "
                 f"{jobs.records_per_worker:,} (jobs.records_per_worker), before it pays"
             )
+        lines += [f"Note        {note}" for note in self.plan.notes]
         if verbose:
             lines.append(plan_details(self.plan, self.guarantee))
             lines += [f"Read        {Path(path).name}: {rows:,} rows" for path, rows in self.rows.items()]
@@ -300,7 +301,6 @@ def plan_details(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
         ),
         f"  noise     {noise_words(plan.mechanism, plan.mechanism.noise_share(numeric))}",
         f"  cost      {paid}",
-        *(f"Note        {note}" for note in plan.notes),
     ]
     return "\n".join(lines)
 

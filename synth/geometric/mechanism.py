@@ -114,7 +114,7 @@ class Geometric(Mechanism):
     def certify(self, plan: Plan) -> Guarantee:
         """Compute the guarantee of a plan from the plan alone, in ball arithmetic, rounded up.
 
-        Lemma 33 of docs/privacy.md; of whole records, Lemma 43.
+        Lemma 33 of docs/privacy.md; of secret attributes, Lemma 41; of whole records, Lemma 43.
 
         Raises
         ------

@@ -18,7 +18,7 @@ import pytest
 
 import geo_data
 import pipelines
-from helpers import edit_json
+from helpers import edit_json, words_of_release
 from pipelines.planning import public_inputs
 from pipelines.planning.public_inputs import read_auxiliary, read_public_inputs
 from pipelines.plans.form import PLAN_FILES
@@ -99,7 +99,7 @@ def test_a_plan_has_its_areas(
     assert np.array_equal(part.area, planned.non_nesting_areas["stplc"].area)
     assert part.codes.tolist() == ["0311000", "0312000", "0313000", "9999999"]
     assert pipelines.open_release(cut_release.public).geography.non_nesting_areas.keys() == {"stplc"}
-    readme = " ".join((cut_release.public / "README.md").read_text(encoding="utf-8").split())
+    readme = " ".join(words_of_release(cut_release.public).split())
     assert "code of its place (city, town or other); such areas cut across the levels; 4 different" in readme
     save_plan(plan, tmp_path / "again")
     for name in PLAN_FILES:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import pipelines
-from helpers import edit_json, refused, seal_again
+from helpers import edit_json, refused, seal_again, words_of_release
 from pipelines.planning.public_inputs import read_public_inputs
 from pipelines.planning.simulation import simulate_utility
 from pipelines.release.accuracy import ACCURACY_FILE, check_accuracy, read_accuracy
@@ -84,7 +84,7 @@ def test_the_read_me_follows_from_the_sheet(public_copy: Path) -> None:
     edit_json(public_copy / ACCURACY_FILE, better)
     seal_again(public_copy)
     assert (
-        "README.md is not the text that the plan, certificate.json and accuracy.json give"
+        "details.md is not the text that the plan, certificate.json and accuracy.json give"
         in refused(public_copy).reason
     )
     (public_copy / ACCURACY_FILE).unlink()
@@ -100,7 +100,7 @@ def test_a_map_of_a_damaged_sheet_is_not_drawn(public_copy: Path) -> None:
 
 def test_every_number_of_the_sheet_is_in_the_read_me(small_release: pipelines.Release) -> None:
     sheet = json.loads((small_release.public / ACCURACY_FILE).read_text(encoding="utf-8"))
-    text = (small_release.public / "README.md").read_text(encoding="utf-8")
+    text = words_of_release(small_release.public)
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line[:1] == "|"]
     for table in sheet["tables"]:
         [row] = [r for r in rows if len(r) == 6 and r[0] == table["table"]]

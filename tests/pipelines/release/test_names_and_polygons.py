@@ -18,7 +18,7 @@ import shapely
 import geo_data
 import pipelines
 import synth
-from helpers import alone, refused, same_key, seal_again
+from helpers import alone, refused, same_key, seal_again, words_of_release
 from pipelines import ConfigError, Release, resume, run, verify
 from pipelines.planning.public_inputs import read_public_inputs
 from pipelines.release.names import NAME_FILE, check_names, read_names, write_names
@@ -111,7 +111,7 @@ def test_a_release_keeps_names(small_release: Release, small_region: dict[str, P
         codes = public.geography.codes(level)
         assert public.names[level].tolist() == expected[codes].tolist()
     assert not public.names["tabblk2010"].any()
-    assert f"- `{NAME_FILE}`: names of" in (small_release.public / "README.md").read_text(encoding="utf-8")
+    assert f"- `{NAME_FILE}`: names of" in words_of_release(small_release.public)
     manifest = json.loads((small_release.public / "MANIFEST.json").read_text(encoding="utf-8"))
     assert NAME_FILE in [entry["path"] for entry in manifest["files"]]
     checks = {check.name: check.detail for check in verify(small_release.public)}
@@ -143,7 +143,7 @@ def test_without_names_and_polygons_the_same_is_drawn(small_release: Release, sm
     opened = pipelines.open_release(bare)
     assert opened.unit_flows("trct", "trct").equals(small_release.unit_flows("trct", "trct"))
     assert not any(names.any() for names in opened.names.values())
-    readme = (bare / "README.md").read_text(encoding="utf-8")
+    readme = words_of_release(bare)
     assert not any((bare / name).exists() for name in (NAME_FILE, "geo"))
     assert not any(word in readme for word in (NAME_FILE, "shapes"))
 
@@ -248,7 +248,7 @@ def test_a_release_keeps_polygons(small_release: Release, small_region: dict[str
     assert kept.crs == "EPSG:4326"
     assert kept["trct"].tolist() == given["GEOID"].tolist()
     assert shapely.equals(kept.geometry.to_numpy(), given.geometry.to_numpy()).all()
-    readme = (small_release.public / "README.md").read_text(encoding="utf-8")
+    readme = words_of_release(small_release.public)
     assert f"- `{TRCT}`: shapes of public units, for maps" in readme
     manifest = json.loads((small_release.public / "MANIFEST.json").read_text(encoding="utf-8"))
     assert TRCT in [entry["path"] for entry in manifest["files"]]

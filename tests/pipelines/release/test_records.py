@@ -19,7 +19,7 @@ import pytest
 
 import pipelines
 import synth
-from helpers import edit_json, refused
+from helpers import edit_json, refused, words_of_release
 from pipelines.release.layout import MANIFEST, seal
 from pipelines.release.records import CROISSANT, DATA_PACKAGE, DCAT_US, RECORDS
 
@@ -118,7 +118,7 @@ def test_the_read_me_explains_every_column_and_its_lines_run(
     releases: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for folder, release in described(releases):
-        text = (folder / "README.md").read_text(encoding="utf-8")
+        text = words_of_release(folder)
         for table in release.description.tables:
             path = folder / table.files[-1]
             columns = pd.read_parquet(path, columns=None).columns if "shapes" not in table.name else ()
@@ -142,7 +142,7 @@ def test_the_read_me_explains_every_column_and_its_lines_run(
         merged = flows.merge(expected, left_on=["home", "work"], right_on=["h", "w"])
         assert len(merged) == len(flows) == len(expected)
         assert (merged["S000_x"] == merged["S000_y"]).all()
-    text = " ".join((releases["parts"] / "README.md").read_text(encoding="utf-8").split())
+    text = " ".join(words_of_release(releases["parts"]).split())
     assert "T = u + B / 2" in text
     assert "is a synthetic worker of one implicate." in text
     assert "number of homes that the release has for it: n for each of 2 implicates" in text

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 
 import geo_data
 import pipelines
-from helpers import alone, refuse_each, same_key
+from helpers import alone, refuse_each, same_key, words_of_release
 from pipelines import ConfigError, PublicReleaseError, Release, plan, resume, run, verify
 from pipelines.planning.guesses import expected_guess
 from pipelines.plans.form import plan_hash
@@ -83,7 +83,7 @@ def test_certificate_and_readme_say_what_is_so(kind: Kind, release: Release) -> 
     assert certificate.implicates.number == made.config.release.implicates
     assert (presence is None) == (made.config.record_range is None)
     assert (policy is None) == (made.policy.name == "full")
-    readme = one_line((release.public / "README.md").read_text(encoding="utf-8"))
+    readme = one_line(words_of_release(release.public))
     page = one_line(certificate_words(certificate, signed=False))
     summary = one_line("\n".join(say(made, made.certify()) for say in (plan_summary, plan_details)))
     population = population_in_words(certificate.population, protected=presence is not None)

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import pipelines
-from helpers import refused, same_key
+from helpers import refused, same_key, words_of_release
 from pipelines import Release, run
 from pipelines.release.layout import without_parts
 from pipelines.running import run as releasing
@@ -51,7 +51,7 @@ def test_the_rows_are_those_of_a_release_with_csv(both: list[Release]) -> None:
             whole.drop(columns="createdate", errors="ignore"),
         )
     assert not list(public.rglob("*.csv*"))
-    assert "a folder of Parquet files" in (public / "README.md").read_text()
+    assert "a folder of Parquet files" in words_of_release(public)
 
 
 def test_readers_need_not_know(both: list[Release]) -> None:

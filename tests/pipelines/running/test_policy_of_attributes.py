@@ -143,7 +143,10 @@ def test_a_secret_column_changes_the_draw_and_nothing_else(
     assert one.keys() == two.keys()
     data = {name for name in one if name.startswith(("demo_od", "demo_jobs", "measurements/"))}
     assert data - {"measurements/table-1.parquet"} <= differ, "pools are not by it"
-    of_noisy_counts, of_checksums = {"accuracy.json", "README.md"}, {"MANIFEST.json", "SHA256SUMS"}
+    of_noisy_counts, of_checksums = (
+        {"accuracy.json", "README.md", "details.md"},
+        {"MANIFEST.json", "SHA256SUMS"},
+    )
     assert differ - data <= of_noisy_counts | of_checksums | {"datapackage.json", "croissant.json"}
 
 

@@ -27,7 +27,7 @@ import pipelines
 import synth
 from geo_data.errors import ChangedFileError
 from geo_data.od_files import LODES_CATEGORIES
-from helpers import Said, freeze, released_files, same_key
+from helpers import Said, freeze, released_files, same_key, words_of_release
 from pipelines import ConfigError, Release, resume, run, verify
 from pipelines.plans import storage
 from pipelines.plans.plan import batches
@@ -223,7 +223,7 @@ def test_readme_names_every_file_and_column(
     small_release: Release, micro_releases: dict[str, Release]
 ) -> None:
     for release in (small_release, micro_releases["parquet"]):
-        text = (release.public / "README.md").read_text(encoding="utf-8")
+        text = words_of_release(release.public)
         for name in file_names(release.plan.config).values():
             assert f"`{name}`" in text
         for column in read_od(release).columns:

@@ -40,7 +40,8 @@ def expected(**changes: object) -> ExpectedAccuracy:
 
 
 def in_readme(expected: ExpectedAccuracy) -> str:
-    return render("accuracy.md.j2", accuracy=expected, read=NOTHING_READ)
+    pages = ("accuracy.md.j2", "accuracy_by_size.md.j2")
+    return "".join(render(page, accuracy=expected, read=NOTHING_READ) for page in pages)
 
 
 def test_words() -> None:

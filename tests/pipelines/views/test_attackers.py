@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 import pipelines
 import synth
+from helpers import words_of_release
 from pipelines import PublicReleaseError, Release, ReleaseConfig
 from pipelines.cli.main import main
 from pipelines.release.attackers import attackers_of, describe_attackers
@@ -81,7 +82,7 @@ def test_every_release_has_the_page(
         assert page == pipelines.attackers(release.public).text()
         assert "The odds change by a factor of" in page
         assert ("inside the geography" in page) == (release.certificate.population is not None)
-        readme = (release.public / "README.md").read_text(encoding="utf-8")
+        readme = words_of_release(release.public)
         assert "`attackers.md`: what somebody could learn" in readme
     measured, several = (
         pipelines.make_plan(small_config(change))

@@ -19,6 +19,7 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 import pipelines
+from helpers import words_of_release
 from pipelines.service.public import pages
 from pipelines.service.public.describing import Licence
 from pipelines.service.public.flow_queries import SIDES
@@ -215,7 +216,7 @@ def test_every_column_has_a_meaning(
     assert columns <= set(meanings)
     for count, meaning in published.counts.items():
         assert meaning[1:] in meanings[count]
-    readme = (folder / "README.md").read_text()
+    readme = words_of_release(folder)
     for name in ("w_geocode", "createdate"):
         assert f"| `{name}` | {meanings[name][0].lower()}{meanings[name][1:]} |" in readme
 
