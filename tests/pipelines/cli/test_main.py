@@ -167,7 +167,7 @@ def test_plan_says_what_it_costs_and_reads_no_homes(
         one["table"] in warned for one in forecast["workload"]
     ]
     assert "told apart by one of them at most: here by none. By SA, SE, SI the jobs" in result.stdout
-    assert "of which  noise" in result.stdout
+    assert "  cost      noise" in whole
     assert "Budget      jobs: left epsilon 5, delta 0.0001; THIS RELEASE COSTS MORE" in result.stdout
     assert "Run it with" not in result.stdout
     assert "600 jobs in 21 pools" in result.stdout
