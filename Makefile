@@ -106,15 +106,15 @@ licences: $(STAMP)  ## Write docs/licences.md from the installed libraries
 	@$(PIP) install --require-hashes --no-deps -r requirements-dist.lock
 	@$(BIN)/python building/sbom.py licences
 
-# "make bench PAGE=docs/benchmarks.md" also puts the figures into the page.
+# "make bench FILL=yes" also puts the figures into the pages benchmarks/*.md.
 bench: $(STAMP) $(PEERS)  ## Measure sampler, planner, certifier, whole releases and peers: time, memory, Dask tasks
 	@mkdir -p out/benchmarks
 	@$(BIN)/python -m pytest -c benchmarks/pytest.ini benchmarks --benchmark-json=out/benchmarks/suite.json
-	@$(BIN)/python benchmarks/report.py out/benchmarks/suite.json $(if $(PAGE),--page $(PAGE))
-	@$(BIN)/python benchmarks/startup.py --config examples/rhode_island.toml $(if $(PAGE),--page $(PAGE))
-	@$(BIN)/python benchmarks/rhode_island.py $(if $(PAGE),--page $(PAGE))
-	@$(BIN)/python benchmarks/large_pools.py $(if $(PAGE),--page $(PAGE))
-	@$(BIN)/python benchmarks/comparison.py --python $(PEERS) $(if $(PAGE),--page $(PAGE))
+	@$(BIN)/python benchmarks/report.py out/benchmarks/suite.json $(if $(FILL),--page benchmarks/report.md)
+	@$(BIN)/python benchmarks/startup.py --config examples/rhode_island.toml $(if $(FILL),--page benchmarks/startup.md)
+	@$(BIN)/python benchmarks/rhode_island.py $(if $(FILL),--page benchmarks/rhode_island.md)
+	@$(BIN)/python benchmarks/large_pools.py $(if $(FILL),--page benchmarks/large_pools.md)
+	@$(BIN)/python benchmarks/comparison.py --python $(PEERS) $(if $(FILL),--page benchmarks/comparison.md)
 
 # Other tools, in an environment of their own: they want other versions of what odsynth uses.
 $(PEERS):

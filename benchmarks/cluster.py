@@ -1,6 +1,6 @@
 """A release on a Dask cluster of 1, 2 and 4 workers of one thread: processor seconds, tasks and bytes sent.
 
-Usage: python benchmarks/cluster.py [--jobs 1400000] [--page docs/benchmarks.md]
+Usage: python benchmarks/cluster.py [--jobs 1400000] [--page benchmarks/cluster.md]
 
 Simulates a country (`odsynth simulate`, not counted). Then `odsynth plan` and `odsynth run --plan` are
 started as a user starts them: without a cluster, and with one whose scheduler and workers are processes of

@@ -1,6 +1,6 @@
 """Other tools at the same job as odsynth, on the same machine in one run: time, memory, loss and promise.
 
-Usage: python benchmarks/comparison.py --python ENVIRONMENT/bin/python [--page docs/benchmarks.md]
+Usage: python benchmarks/comparison.py --python ENVIRONMENT/bin/python [--page benchmarks/comparison.md]
 
 The tools need an environment of their own (they want other versions of what this project uses):
 

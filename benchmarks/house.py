@@ -1,6 +1,6 @@
 """How large the house is, and how fast, of two commits side by side: lines, names, imports, times.
 
-Usage: python benchmarks/house.py BEFORE AFTER [--times] [--tests] [--page docs/benchmarks.md]
+Usage: python benchmarks/house.py BEFORE AFTER [--times] [--tests] [--page benchmarks/house.md]
 
 Counts lines and files of product and tests by room, public names, words of docstrings, and the modules that
 `pipelines.run` and `pipelines.verify` import when they are first asked for. With --times it makes, verifies

@@ -4,7 +4,8 @@ Usage: python benchmarks/interval_cost.py PUBLIC BEFORE [--draws 100]
 
 PUBLIC is the public folder of a release, BEFORE a commit of this repository that can read it. `odsynth
 intervals` runs once with the code as it is, after a run that compiles it, and once with that of the commit.
-Prints the ratios of processor time and peak memory; docs/intervals.md has those of Rhode Island.
+Prints the ratios of processor time and peak memory; benchmarks/interval_coverage.md has those of Rhode
+Island.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ intervals are to hold is said of releases, not of the counts of one: these have 
 is that of all counts of all releases, and beside it are the lowest and the highest of single ones.
 Tables are, too, those who live and work in one unit or area, and sums of each unit with its neighbours.
 Sizes are those of the mean of the draws, rounded; cells that are 0 in every draw and in truth are left out.
-With --write a row for each table and size goes into docs/interval-coverage.csv after each plan's releases, in
-place of older rows of it, with the commit that was measured; and from that file, as with --page alone, tables
-and picture into docs/intervals.md.
+With --write a row for each table and size goes into benchmarks/interval_coverage.csv after each plan's
+releases, in place of older rows of it, with the commit that was measured; and from that file, as with --page
+alone, tables and picture into benchmarks/interval_coverage.md.
 
 With --drawn the truth is the first posterior draw of a release of the case, released in turn: a truth of
 which the model of the draws is right. If intervals hold less of it than 90 %, the way they are drawn is
@@ -68,8 +68,8 @@ from synth.posterior.placing import Parts
 from synth.posterior.ties import ties_of
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "intervals.md"
-RESULTS = ROOT / "docs" / "interval-coverage.csv"
+PAGE = ROOT / "benchmarks" / "interval_coverage.md"
+RESULTS = ROOT / "benchmarks" / "interval_coverage.csv"
 PICTURE = ROOT / "docs" / "images" / "interval_coverage.svg"
 BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
 CASES = ("demo", "Rhode Island", "nation", "another nation", "Leeds")

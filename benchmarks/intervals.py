@@ -4,7 +4,7 @@ Usage: python benchmarks/intervals.py
 
 A third of a population has its home in the first of some cells, the others in the others, equally. 500 of its
 jobs are sampled; implicates are drawn from them by the mechanism, each from a run of its own at its part of
-epsilon and delta; `pipelines.combine` makes an interval of each. Prints the table of docs/evaluation.md.
+epsilon and delta; `pipelines.combine` makes an interval of each. Prints the table of benchmarks/intervals.md.
 Sampling and drawing are seeded: the same numbers every time.
 """
 

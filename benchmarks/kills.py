@@ -1,6 +1,6 @@
 """Kills at random moments and at steps of the end: all runs are resumed, and must end in the same release.
 
-Usage: python benchmarks/kills.py [--kills 50] [--each 5] [--workers 60000] [--page docs/benchmarks.md]
+Usage: python benchmarks/kills.py [--kills 50] [--each 5] [--workers 60000] [--page benchmarks/kills.md]
 
 Simulates (`odsynth simulate`) and makes one release without a kill. Then, again and again, a run of the same
 configuration is killed (SIGKILL, kill -9) at a random moment of the time that the first one took, and gone on

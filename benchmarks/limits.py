@@ -1,6 +1,6 @@
 """Full disks and limits of the system at every step: after each, the next call ends in the same release.
 
-Usage: python benchmarks/limits.py [--every 1] [--workers 3000] [--page docs/benchmarks.md]
+Usage: python benchmarks/limits.py [--every 1] [--workers 3000] [--page benchmarks/limits.md]
 
 Needs Linux, the right to mount a file system (root), and a checkout without changes. Makes one release on a
 disk of its own, publishes it, and makes it again by a calendar. Then, again and again, from the moment at

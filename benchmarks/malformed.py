@@ -1,6 +1,6 @@
 """Malformed inputs, tried as a user would: each refused with one clear message, or equal in content.
 
-Usage: python benchmarks/malformed.py [--every 1] [--processes 2] [--page docs/benchmarks.md]
+Usage: python benchmarks/malformed.py [--every 1] [--processes 2] [--page benchmarks/malformed.md]
 
 Makes a small region with every kind of input file, and damages each file, the configuration, a plan that
 was reviewed and a release in every way listed here. Each is given to `odsynth run`, `plan` or `verify`, in a

@@ -48,7 +48,7 @@ from report import fill, table, this_machine
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "out" / "benchmarks" / "nation.json"
-PAGE = ROOT / "docs" / "benchmarks.md"
+PAGE = ROOT / "benchmarks" / "nation.md"
 PICTURE = ROOT / "docs" / "images" / "growth.svg"
 COMMAND = "python benchmarks/nation.py"
 ODSYNTH = [sys.executable, "-m", "pipelines.cli"]

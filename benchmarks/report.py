@@ -1,6 +1,6 @@
 """Print what `make bench` measured as Markdown, and fill a page with it.
 
-Usage: python benchmarks/report.py out/benchmarks/suite.json [--page docs/benchmarks.md]
+Usage: python benchmarks/report.py out/benchmarks/suite.json [--page benchmarks/report.md]
 
 Times are medians. A page has a pair of marks for each section that a command fills; the rest of it is written
 by hand.

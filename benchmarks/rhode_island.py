@@ -1,6 +1,6 @@
 """Rhode Island 2019 from csv.gz to checked release: time, memory, cost, and distance from the truth.
 
-Usage: python benchmarks/rhode_island.py [--figure FILE.png] [--page docs/benchmarks.md]
+Usage: python benchmarks/rhode_island.py [--figure FILE.png] [--page benchmarks/rhode_island.md]
 
 Runs `odsynth run examples/rhode_island.toml` as a process of its own four times, taking turns with an empty
 one (the first may compile, and is not counted), and twice in this process, which has then been warmed up;

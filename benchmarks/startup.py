@@ -1,6 +1,6 @@
 """What the command line takes before and around its work: whole processes, beside an empty one.
 
-Usage: python benchmarks/startup.py [--config CONFIG] [--page docs/benchmarks.md]
+Usage: python benchmarks/startup.py [--config CONFIG] [--page benchmarks/startup.md]
 
 Times `odsynth --help` and, of the built-in region, `odsynth verify`; with --config, `odsynth run` of a
 configuration too, with a plan that was made before and without. Each runs five times, taking turns; the

@@ -1,8 +1,8 @@
-"""The page and the figure of the utility study, made from its results alone.
+"""The pages and the figure of the utility study, made from its results alone.
 
-The words are those of utility_study.md.j2. Every number on the page is computed from the results, and a
-sentence that says how numbers compare is preceded by a check (`sure`): results that no longer support it
-stop the page, so that somebody rewrites the sentence.
+The words are those of utility_study.md.j2 and utility_study_tables.md.j2. Every number is computed from the
+results, and a sentence that says how numbers compare is preceded by a check (`sure`): results that no longer
+support it stop the page, so that somebody rewrites the sentence.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from study_office import OFFICES
 from pipelines.views.evaluation.charts import STYLE
 
 TEMPLATE = Path(__file__).parent / "utility_study.md.j2"
+TABLES_TEMPLATE = Path(__file__).parent / "utility_study_tables.md.j2"
 FIGURE_COLUMNS = {
     "top_tract": "100 largest flows",
     "residence_tract": "totals of residents",
@@ -94,12 +95,13 @@ class Results:
         return [float(e) for e in there], means, np.nan_to_num(spreads).tolist()
 
 
-def write_page(results: Path, page: Path, figures: Path) -> None:
-    """Write the page and its figure from a file of results."""
+def write_pages(results: Path, page: Path, tables: Path, figures: Path) -> None:
+    """Write the page, that of its tables, and its figure from a file of results."""
     found = Results.read(results)
     figures.mkdir(parents=True, exist_ok=True)
     draw_losses(found, figures / FIGURE)
     page.write_text(render(found), encoding="utf-8")
+    tables.write_text(render(found, TABLES_TEMPLATE.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def render(results: Results, template: str | None = None) -> str:

@@ -6,8 +6,9 @@ Draws every method of study_methods.py at every epsilon, some times over, from t
 2019, one row a job with three attributes (LODES, which plays the confidential truth and is public), and
 measures what each loses in every table of the default workload. Writes a row a draw to
 docs/utility-study.csv as it comes; what that file has already is not drawn again, unless `--anew` is given.
-The page docs/utility-study.md and its figure are made from that file, with all their numbers. The general
-tools need an environment of their own, as in comparison.py; without it they are "not run":
+The page docs/utility-study.md, its figure, and benchmarks/utility_study_tables.md are made from that file,
+with all their numbers. The general tools need an environment of their own, as in comparison.py; without it
+they are "not run":
 
     python -m venv ENVIRONMENT
     ENVIRONMENT/bin/pip install mbi==2.0.0 inf-tda==0.1 opendp==0.12.1 pyarrow
@@ -30,7 +31,7 @@ from processes import measured
 from study_measures import GUESSES, MEAN, MEASURES, Truth, guess_figures
 from study_methods import GOALS, METHODS, Draft, Subject, draw, plan_in_words
 from study_office import DRAWN, OFFICES, Office, rule_of
-from study_page import write_page
+from study_page import write_pages
 from workload import configuration
 
 import synth
@@ -44,17 +45,25 @@ TOOLS = Path(__file__).parent / "comparison_tools.py"
 MINUTES, GIGABYTES = 5.0, 16.0
 EPSILONS = ("8.6", "4.6", "2", "1")
 CSV, PAGE, FIGURES = "utility-study.csv", "utility-study.md", "images"
+TABLES = ROOT / "benchmarks" / "utility_study_tables.md"
 
 
 @click.command()
 @click.option("--docs", type=click.Path(path_type=Path, file_okay=False), default=ROOT / "docs")
+@click.option("--tables", type=click.Path(path_type=Path, dir_okay=False), default=TABLES)
 @click.option("--epsilon", multiple=True, default=EPSILONS, show_default=True)
 @click.option("--repetitions", type=click.IntRange(min=1), default=3, show_default=True)
 @click.option("--python", help="Python of the environment that has mbi and InfTDA.")
 @click.option("--anew", is_flag=True, help="Draw also what the file of results has already.")
-@click.option("--page-only", is_flag=True, help="Make the page from the results of an earlier run.")
+@click.option("--page-only", is_flag=True, help="Make the pages from the results of an earlier run.")
 def main(
-    docs: Path, epsilon: tuple[str, ...], repetitions: int, python: str | None, anew: bool, page_only: bool
+    docs: Path,
+    tables: Path,
+    epsilon: tuple[str, ...],
+    repetitions: int,
+    python: str | None,
+    anew: bool,
+    page_only: bool,
 ) -> None:
     """Draw, measure, and write results, figure and page."""
     begin = time.perf_counter()
@@ -62,8 +71,8 @@ def main(
         if anew:
             (docs / CSV).unlink(missing_ok=True)
         study(Subject.of(configuration()), docs / CSV, epsilon, repetitions, python)
-    write_page(docs / CSV, docs / PAGE, docs / FIGURES)
-    click.echo(f"{docs / PAGE} written in {time.perf_counter() - begin:.0f} s")
+    write_pages(docs / CSV, docs / PAGE, tables, docs / FIGURES)
+    click.echo(f"{docs / PAGE} and {tables} written in {time.perf_counter() - begin:.0f} s")
 
 
 def study(

@@ -149,10 +149,10 @@ def test_peers_draw_each_work_place_by_itself() -> None:
     assert drawn.to_numpy().tolist() == [[5, 1], [7, 1], [5, 2], [5, 2], [7, 2]]
 
 
-def test_the_page_of_attacks_has_the_ratios_to_the_paper() -> None:
+def test_the_page_of_the_paper_has_the_ratios_to_it() -> None:
     """The paper's own priors are in tests/synth/dirichlet/test_paper.py."""
     module = load("benchmarks/paper.py")
-    page = (ROOT / "docs" / "attacks.md").read_text(encoding="utf-8").splitlines()
+    page = (ROOT / "benchmarks" / "paper.md").read_text(encoding="utf-8").splitlines()
     for cells, delta in module.SETTINGS:
         title = f"Probabilistic, n = m = 10^6, k = {cells:,}, delta = {float(delta):g}, no pruning:"
         rows = page[page.index(title) + 4 :]

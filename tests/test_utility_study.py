@@ -272,11 +272,14 @@ def test_a_sentence_that_the_results_do_not_support_stops_the_page(
         study.page.render(found, template % f"'{worse}', '{better}'")
 
 
-def test_the_page_is_what_the_results_give(study: SimpleNamespace, tmp_path: Path) -> None:
-    """Words, tables and every number of docs/utility-study.md, from docs/utility-study.csv."""
+def test_the_pages_are_what_the_results_give(study: SimpleNamespace, tmp_path: Path) -> None:
+    """Words, tables and every number of docs/utility-study.md and its tables, from docs/utility-study.csv."""
     (tmp_path / "utility-study.csv").write_bytes((DOCS / "utility-study.csv").read_bytes())
-    done = CliRunner().invoke(study.command.main, ["--page-only", "--docs", str(tmp_path)])
+    tables = tmp_path / "tables.md"
+    options = ["--page-only", "--docs", str(tmp_path), "--tables", str(tables)]
+    done = CliRunner().invoke(study.command.main, options)
     assert done.exit_code == 0, done.output
+    assert tables.read_bytes() == (ROOT / "benchmarks" / "utility_study_tables.md").read_bytes()
     page = (tmp_path / "utility-study.md").read_text(encoding="utf-8")
     assert page == (DOCS / "utility-study.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"\((images/[^)]+)\)", page)

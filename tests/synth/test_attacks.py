@@ -1,6 +1,6 @@
 """Samplers broken on purpose are caught by the auditor, the one that ships is not; what a black box misses.
 
-The cases are those of `benchmarks/attacks.py`, whose table is in docs/attacks.md; here with fewer runs.
+The cases are those of `benchmarks/attacks.py`, whose table is in benchmarks/attacks.md; here with fewer runs.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def test_a_far_block_without_noise_gives_its_worker_away() -> None:
 
 
 def test_the_page_has_every_case_with_its_verdict() -> None:
-    page = (ROOT / "docs" / "attacks.md").read_text(encoding="utf-8")
+    page = (ROOT / "benchmarks" / "attacks.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| (.+?) \|.*\| (.+?) \|$", page, re.MULTILINE))
     for case in (*HONEST.values(), *BROKEN.values(), *OFF_BY_ONE.values()):
         expected = ("caught" if case.exceeds else "not caught") if case.broken else "within"
