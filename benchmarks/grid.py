@@ -1,6 +1,6 @@
 """Plans beside settings made by hand: what the planner finds in each place, and the best of a grid.
 
-Usage: python benchmarks/grid.py [--place demo ...] [--epsilon 2 ...] [--anew] [--page docs/planning.md]
+Usage: python benchmarks/grid.py [--place demo ...] [--epsilon 2 ...] [--anew] [--page benchmarks/grid.md]
 
 The mechanism is left open. Settings made by hand are all combinations of mechanism, cells, pools, strata and
 shares of a small table in a grid that is not the planner's. Strata and small tables are combined with those

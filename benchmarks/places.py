@@ -1,6 +1,7 @@
 """Places that nobody tuned on: what is forecast before and after the draw, what is reached, what counts give.
 
-Usage: python benchmarks/places.py [--place Leeds ...] [--epsilon 2 ...] [--at FOLDER] [--page docs/places.md]
+Usage: python benchmarks/places.py [--place Leeds ...] [--epsilon 2 ...] [--at FOLDER]
+       [--page benchmarks/places.md]
 
 Leeds (`examples/leeds.toml`), a generated region of blocks without a table of flows, an invented country with
 one large city, with and without the flows of its last census (`odsynth simulate --kind`), and Rhode Island,

@@ -1,6 +1,6 @@
 """The plans that are chosen for Rhode Island 2019, and what they lose against the truth.
 
-Usage: python benchmarks/planning.py [--search | --page docs/planning.md]
+Usage: python benchmarks/planning.py [--search | --page benchmarks/planning.md]
 
 Plans are chosen on public data only; the truth (LODES, which is public here) is looked at once, to print what
 each plan loses. The memory of planning is printed too. Measures are those of

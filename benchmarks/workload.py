@@ -1,6 +1,6 @@
 """Rhode Island, table by table: what each mechanism is expected to lose in the default workload, and loses.
 
-Usage: python benchmarks/workload.py [--page docs/choosing.md]
+Usage: python benchmarks/workload.py [--page benchmarks/workload.md]
 
 Plans the jobs of Rhode Island, one row a job with three attributes, at several epsilon, with each mechanism
 and with what the planner chooses; draws once; guesses homes as somebody does who knows all others; prints a

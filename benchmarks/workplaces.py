@@ -1,6 +1,6 @@
 """Rhode Island with public workplaces of its own, beside the same release without: its costs, what it hides.
 
-Usage: python benchmarks/workplaces.py [--page docs/planning.md]
+Usage: python benchmarks/workplaces.py [--page benchmarks/workplaces.md]
 
 The public table is that of examples/workplaces.py: totals times a factor between 0.85 and 1.15 for each work
 block. LODES plays the confidential truth, and is itself public, so that what a release hides may be printed.
