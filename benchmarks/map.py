@@ -1,7 +1,7 @@
 """The map of a release: its size, the time to make it, and the time until a browser answers.
 
 Usage: python benchmarks/map.py PUBLIC [--images FOLDER]
-       python benchmarks/map.py --jobs 3000000 [--folder FOLDER] [--page docs/maps.md]
+       python benchmarks/map.py --jobs 3000000 [--folder FOLDER] [--page benchmarks/map.md]
 
 PUBLIC is the public folder of a release. The browser is a headless chromium that draws without a graphics
 card, so that a laptop with one is faster. With --images, writes pictures of the map into FOLDER:

@@ -1,6 +1,6 @@
 """Releases beside plain noise on the tables that they are for: every table with an equal part of epsilon.
 
-Usage: python benchmarks/plain_noise.py [--draws 3] [--page docs/inputs.md]
+Usage: python benchmarks/plain_noise.py [--draws 3] [--page benchmarks/plain_noise.md]
 
 Plain noise is what an office could do without a synthetic data set: two-sided geometric noise on every number
 of each table, nonnegative counts, shares of their total. The generated census, Leeds and Rhode Island (a row

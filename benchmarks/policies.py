@@ -1,6 +1,6 @@
 """Rhode Island under a policy: what each mechanism loses in every table, beside "full" at the same epsilon.
 
-Usage: python benchmarks/policies.py [--distances] [--epsilon 8.6 ...] [--page docs/policies.md]
+Usage: python benchmarks/policies.py [--distances] [--epsilon 8.6 ...] [--page benchmarks/policies.md]
 
 With --distances: what measured tables cost together under policies of distances, beside "full".
 Otherwise it plans the jobs of Rhode Island, one row a job with three attributes, under "full", under a

@@ -1,6 +1,6 @@
 """Rhode Island with whole records or an attribute protected, beside the same epsilon for homes alone.
 
-Usage: python benchmarks/whole_records.py [--epsilon 2 ...] [--draws 3] [--page docs/inputs.md]
+Usage: python benchmarks/whole_records.py [--epsilon 2 ...] [--draws 3] [--page benchmarks/whole_records.md]
 
 One row a job with three attributes, measured tables, and what the planner chooses. Whole records are
 protected twice: with no public table of workplaces, and with one of last year, the true number of each work
