@@ -1,6 +1,6 @@
 """The service under load: flow questions by many clients, many reads at once, memory, 400 versions, idle.
 
-Usage: python benchmarks/service.py OUT [--page docs/service.md]
+Usage: python benchmarks/service.py OUT [--page benchmarks/service.md]
 
 OUT is the folder of a release that is fit for publication. It is published into a temporary folder, and the
 service is started on it as a process of its own, on one processor; its clients have the others. No two

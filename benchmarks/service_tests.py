@@ -1,6 +1,6 @@
 """Run the tests that ask the whole service, and print how many cases and requests they were.
 
-Usage: python benchmarks/service_tests.py [--page docs/service.md]
+Usage: python benchmarks/service_tests.py [--page benchmarks/service_tests.md]
 
 Cases are those that schemathesis makes of the OpenAPI document; requests are those of the tests of what every
 endpoint must refuse and must not show. Fails where a test fails.

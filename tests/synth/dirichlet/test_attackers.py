@@ -226,7 +226,7 @@ def test_simulated_attackers_find_what_their_class_may_and_stronger_ones_more(na
 
 
 def test_the_page_has_every_case_as_expected() -> None:
-    page = (ROOT / "docs" / "attack-model.md").read_text("utf-8")
+    page = (ROOT / "benchmarks" / "attackers.md").read_text("utf-8")
     rows = dict(re.findall(r"^\| (.+?) \|.*\| (yes|no) \|$", page, re.MULTILINE))
     assert rows == {name: "yes" if case.stronger else "no" for name, case in CASES.items()}
 
