@@ -1,4 +1,4 @@
-"""What the programs that exports are made for read in them; prints the table of docs/exports.md.
+"""What the programs that exports are made for read in them; prints the table of benchmarks/export_clients.md.
 
 Usage: python benchmarks/export_clients.py PUBLIC [--level LEVEL] [--python PYTHON ...] [--modules FOLDER]
 

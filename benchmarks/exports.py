@@ -1,4 +1,4 @@
-"""What each export of a release weighs and takes; prints the tables of docs/exports.md.
+"""What each export of a release weighs and takes; prints the tables of benchmarks/exports.md.
 
 Usage: python benchmarks/exports.py PUBLIC [FORMAT ...] [--level LEVEL]
        python benchmarks/exports.py --workers N [FORMAT ...]
