@@ -14,7 +14,7 @@ import importlib.metadata
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
@@ -38,20 +38,25 @@ EXTRAS = {"": "always", "service": "`service`", "oidc": "`oidc`", "s3": "`s3`"}
 _HEAD = """\
 # Licences
 
-odsynth is Apache-2.0. What it installs, and what is inside its packages, has these licences, as each says of
-itself. `make licences` writes this page from the installed libraries. An SBOM (CycloneDX, with versions) lies
-beside each package that `make dist` builds.
+odsynth is Apache-2.0. It installs these libraries, whose licences are as each states. `make licences` writes
+this page. An SBOM (CycloneDX, with versions) lies beside each package that `make dist` builds.
 
 | library | licence | installed |
+| --- | --- | --- |
+"""
+_NEEDED = """
+## What these need
+
+| licence | installed | libraries |
 | --- | --- | --- |
 """
 _MAPS = """
 ## Inside the packages: the library that draws maps
 
-Wheel and source archive hold MapLibre GL JS, built from these packages; their licences are in
+Wheel and source archive hold MapLibre GL JS, built from these packages. Their licences are in
 `pipelines/views/maps/vendor/`; that of MapLibre is in every map too.
 
-| package | licence |
+| licence | packages |
 | --- | --- |
 """
 
@@ -148,11 +153,29 @@ def bill_of_materials() -> str:
     return JsonV1Dot6(bom).output_as_string(indent=1)
 
 
+def together(rows: Iterable[tuple[str, ...]]) -> str:
+    """Return rows of a table whose last cell has all names with the same cells before."""
+    names: dict[tuple[str, ...], list[str]] = {}
+    for *cells, name in sorted(rows):
+        names.setdefault(tuple(cells), []).append(name)
+    return "".join(f"| {' | '.join(cells)} | {', '.join(of)} |\n" for cells, of in names.items())
+
+
 def licence_page() -> str:
     """Return docs/licences.md."""
-    rows = [f"| {name} | {licence(name)} | {EXTRAS[extra]} |" for name, extra in libraries().items()]
-    parts = sorted({f"| {name} | {said} |" for name, _, said, _ in parts_of_the_map()})
-    return _HEAD + "\n".join(rows) + "\n" + _MAPS + "\n".join(parts) + "\n"
+    asked = {
+        re.sub(r"[-_.]+", "-", Requirement(text).name).lower()
+        for text in importlib.metadata.requires("odsynth") or []
+    }
+    found = libraries()
+    rows = [
+        f"| {name} | {licence(name)} | {EXTRAS[extra]} |\n" for name, extra in found.items() if name in asked
+    ]
+    needed = together(
+        (licence(name), EXTRAS[extra], name) for name, extra in found.items() if name not in asked
+    )
+    parts = together({(said, name) for name, _, said, _ in parts_of_the_map()})
+    return _HEAD + "".join(rows) + _NEEDED + needed + _MAPS + parts
 
 
 def main(what: str, *target: str) -> None:

@@ -34,6 +34,7 @@ include_patterns = [
     "docs/site/reference/**",
     "notebooks/*.md",
     "notebooks/*.ipynb",
+    "benchmarks/*.md",
 ]
 html_theme = "furo"
 html_title = "odsynth"
@@ -73,6 +74,12 @@ def _link_to_example(app: Sphinx, document: str, source: list[str]) -> None:
     source[0] = re.sub(r"\]\(\.\./examples/(\w+)\)", r"](site/examples.md#\1)", source[0])
 
 
+def _outside_of_contents(app: Sphinx, document: str, source: list[str]) -> None:
+    """Leave the studies, to which pages link, out of the contents."""
+    if document.startswith("benchmarks/"):
+        source[0] = f"---\norphan: true\n---\n\n{source[0]}"
+
+
 def _refuse_network(app: Sphinx, error: Exception | None) -> None:
     """Refuse a site with a page that loads anything from elsewhere."""
     loads = re.compile(r"""<(script|img|iframe|link)[^>]*\s(src|href)=["'](https?:)?//""")
@@ -84,6 +91,7 @@ def _refuse_network(app: Sphinx, error: Exception | None) -> None:
 def setup(app: Sphinx) -> None:
     """Register how formulas are written, and where links to folders lead."""
     app.connect("source-read", _link_to_example)
+    app.connect("source-read", _outside_of_contents)
     app.add_html_math_renderer(
         "mathml", inline_renderers=(_as_mathml, None), block_renderers=(_as_mathml, None)
     )
