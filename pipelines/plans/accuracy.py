@@ -29,9 +29,10 @@ _MOSTLY_WRONG = 0.5
 _HARMLESS = 0.1
 _DIGITS = 4  # of shares, and of jobs after the point: more would be chance
 _OF_SQUARES = 8  # digits of sums of squares, which small shares follow from
-# Factors by which what is reached may differ from a forecast, rounded up from the largest that benchmarks/places.md
-# has of default workloads: of tables that gather jobs of several units, and of all others; and of tables by
-# an attribute that homes are not told apart by, of which public data say nothing, or of areas above units.
+# Factors by which what is reached may differ from a forecast, rounded up from the largest that
+# benchmarks/places.md has of default workloads: of tables that gather jobs of several units, and of all
+# others; and of tables by an attribute that homes are not told apart by, of which public data say nothing, or
+# of areas above units.
 _GATHERED, _OTHERS, _UNKNOWN = 2.0, 1.25, 3.0
 _OF_SHAPE = 1.1  # the same of absolute errors, where squared ones are known
 _DIFFERS = 0.2  # of a forecast: a difference that is said
