@@ -68,6 +68,7 @@ $(STAMP): requirements-pip.lock requirements.lock pyproject.toml
 	@touch $(UNFINISHED)
 	@$(PIP) install --require-hashes -r requirements-pip.lock
 	@$(PIP) install --no-compile --no-deps --require-hashes -r requirements.lock
+	@$(PIP) uninstall -y odsynth >/dev/null 2>&1 || true  # the name that this project had; on the index it is another's
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@rm $(UNFINISHED)
 	@touch $(STAMP)

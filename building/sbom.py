@@ -33,6 +33,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "licences.md"
+DISTRIBUTION = "certified-commutes"
 EXTRAS = {"": "always", "service": "`service`", "oidc": "`oidc`", "s3": "`s3`"}
 
 _HEAD = """\
@@ -65,7 +66,7 @@ def libraries() -> dict[str, str]:
     """Return the distributions that odsynth needs, by name, with the first extra that asks for each."""
     found: dict[str, str] = {}
     for extra in EXTRAS:
-        waiting = [("odsynth", extra)]
+        waiting = [(DISTRIBUTION, extra)]
         seen = set()
         while waiting:
             name, wanted = waiting.pop()
@@ -76,7 +77,7 @@ def libraries() -> dict[str, str]:
                 need = Requirement(text)
                 if need.marker is None or need.marker.evaluate({"extra": wanted}):
                     plain = re.sub(r"[-_.]+", "-", need.name).lower()
-                    if plain != "odsynth":
+                    if plain != DISTRIBUTION:
                         found.setdefault(plain, extra)
                     waiting += [(plain, one) for one in ("", *need.extras)]
     return dict(sorted(found.items()))
@@ -105,14 +106,14 @@ def parts_of_the_map() -> Iterator[tuple[str, str, str, str]]:
 
 def bill_of_materials() -> str:
     """Return the SBOM of this version, JSON; the same for the same commit and the same lock."""
-    version = importlib.metadata.version("odsynth")
+    version = importlib.metadata.version(DISTRIBUTION)
     licences = LicenseFactory()
     root = Component(
-        name="odsynth",
+        name=DISTRIBUTION,
         version=version,
         type=ComponentType.APPLICATION,
-        purl=PackageURL("pypi", None, "odsynth", version),
-        bom_ref=f"odsynth=={version}",
+        purl=PackageURL("pypi", None, DISTRIBUTION, version),
+        bom_ref=f"{DISTRIBUTION}=={version}",
         licenses=[licences.make_from_string("Apache-2.0")],
     )
     components = []
@@ -146,7 +147,7 @@ def bill_of_materials() -> str:
             )
         )
     made = datetime.fromtimestamp(source_date(), UTC)
-    serial = uuid5(NAMESPACE_URL, f"odsynth {version} {made.isoformat()}")
+    serial = uuid5(NAMESPACE_URL, f"{DISTRIBUTION} {version} {made.isoformat()}")
     bom = Bom(components=components, serial_number=serial)
     bom.metadata.timestamp, bom.metadata.component = made, root
     bom.register_dependency(root, components)

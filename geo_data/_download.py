@@ -247,7 +247,7 @@ def stored(url: str, shown: str, folder: Path) -> Iterator[Path]:
         except PermissionError:
             rule, fix = "the store refuses", "see which credentials the package that reads it finds"
         except ImportError as error:
-            rule, fix = f"a package is missing ({error})", 'for s3://, pip install "odsynth[s3]"'
+            rule, fix = f"a package is missing ({error})", "for s3://, pip install s3fs"
         except Exception as error:  # each store has errors of its own, whose texts may hold what is secret
             rule, fix = f"the store cannot be read ({type(error).__name__})", "try again later"
         else:

@@ -1,7 +1,8 @@
-"""The documentation: links lead somewhere, the site has all pages and objects, tutorial and examples run."""
+"""The documentation: links lead somewhere, pages have all verbs and objects, tutorial and examples run."""
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import doctest
 import importlib
@@ -138,6 +139,59 @@ def test_examples_in_docstrings_run(
                     runner.run(test, out=said.append)
     assert not said, "".join(said)
     assert tried >= WITH_EXAMPLE
+
+
+# The page of verbs, and that of messages.
+
+
+def verbs_of(command: click.Command, name: str = "") -> dict[str, click.Command]:
+    """Every command that does something, by its words."""
+    if not isinstance(command, click.Group):
+        return {name: command}
+    below = (verbs_of(one, f"{name} {word}".strip()) for word, one in command.commands.items())
+    return {words: verb for one in below for words, verb in one.items()}
+
+
+def test_every_verb_is_on_its_page_once_with_an_example(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An example is not run, but what it names is there, and the verb takes it."""
+    monkeypatch.chdir(tmp_path)
+    for folder in ("office/release/public", "office/release-plan", "office/keys", "office/web", "calendar"):
+        Path(folder).mkdir(parents=True)
+    for file in ("office/town.toml", "office/ledger.sqlite", "office/keys/signing-key.pub", "service.toml"):
+        Path(file).touch()
+    text = (ROOT / "docs" / "verbs.md").read_text(encoding="utf-8")
+    rows = re.findall(r"(?m)^\| `([^`]+)` \| ([^|]+\.) \| `odsynth ([^`]+)` \|$", text)
+    assert len(rows) == len(re.findall(r"(?m)^\| `", text)), "a row is not: verb, sentence, example"
+    verbs = verbs_of(main)
+    assert Counter(verb for verb, _, _ in rows) == Counter(list(verbs))
+    for verb, _, example in rows:
+        words = shlex.split(example)
+        begin = len(verb.split())
+        assert " ".join(words[:begin]) == verb
+        verbs[verb].make_context(verb, words[begin:])  # refuses what the verb does not take
+
+
+def said_by_the_program() -> str:
+    """Every text in the code, a line each, and the Makefile."""
+    paths = [path for name in PACKAGES for path in (ROOT / name).rglob("*.py")]
+    texts = [
+        str(node.value)
+        for path in paths
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    return "\n".join([*texts, (ROOT / "Makefile").read_text(encoding="utf-8")])
+
+
+def test_messages_that_a_page_explains_are_those_of_the_program() -> None:
+    text = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    messages = re.findall(r"\*\*`([^`]+)`\*\*", text)
+    parts = {part.strip(" ;:,()") for message in messages for part in message.split("...")} - {""}
+    said = said_by_the_program()
+    assert not sorted(part for part in parts if part not in said)
+    assert len(messages) >= 20
 
 
 # The tutorial.

@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT))  # for autodoc, wherever the package is installed 
 project = "odsynth"
 author = "The odsynth developers"
 copyright = author
-version = importlib.metadata.version("odsynth")
+version = importlib.metadata.version("certified-commutes")
 
 extensions = ["myst_nb", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.autosummary"]
 root_doc = "docs/site/index"

@@ -67,7 +67,7 @@ def _leave_rubbish() -> None:
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="odsynth")
+@click.version_option(package_name="certified-commutes")
 def main() -> None:
     """Publish synthetic commuting data with a certificate of differential privacy.
 

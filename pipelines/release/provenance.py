@@ -22,7 +22,8 @@ from pipelines.storage.checksums import sha256_of
 SBOM = "pipelines/sbom.cdx.json"
 """Where a package has its bill of materials (CycloneDX); `make dist` writes it, and no checkout has one."""
 
-_DISTRIBUTION = "odsynth"
+DISTRIBUTION = "certified-commutes"
+"""What pip calls this project. Its command is `odsynth`; on the public index that is a stranger's program."""
 
 # What counts as code. A user's own configurations, notebooks and outputs lie in the same checkout and say
 # nothing about the mechanism, so they must not mark a release as made by modified code.
@@ -53,7 +54,7 @@ def source_state(root: Path | None = None) -> SourceState:
     was recorded when the package was built counts. A source folder that git cannot speak for (an unpacked
     archive, git missing) is unknown: what an earlier build recorded there may since have been edited.
     """
-    version = importlib.metadata.version(_DISTRIBUTION)
+    version = importlib.metadata.version(DISTRIBUTION)
     root = root or Path(__file__).resolve().parents[2]
     if _is_source_folder(root):
         return SourceState(version, *_checkout_state(root))
@@ -68,7 +69,7 @@ def dependency_versions() -> Mapping[str, str]:
 
     # Python says nothing of its zlib, which decides the bytes of CSV files.
     versions = {"python": platform.python_version(), "zlib": zlib.ZLIB_RUNTIME_VERSION}
-    for text in importlib.metadata.requires(_DISTRIBUTION) or []:
+    for text in importlib.metadata.requires(DISTRIBUTION) or []:
         requirement = Requirement(text)
         # Without an extra, the marker of a test dependency is false.
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
@@ -93,7 +94,7 @@ def _is_source_folder(root: Path) -> bool:
         project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8")).get("project", {})
     except (OSError, ValueError):
         return False
-    return isinstance(project, dict) and project.get("name") == _DISTRIBUTION
+    return isinstance(project, dict) and project.get("name") == DISTRIBUTION
 
 
 def _checkout_state(root: Path) -> tuple[str | None, bool | None]:

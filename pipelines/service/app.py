@@ -19,6 +19,7 @@ from fastapi import Depends, FastAPI, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from pipelines.release.provenance import DISTRIBUTION
 from pipelines.service import monitoring
 from pipelines.service.caching import answer
 from pipelines.service.errors import add_error_handlers
@@ -51,7 +52,7 @@ and needs a token, `Authorization: Bearer ...`.
 """
 
 
-_ABOUT: dict[str, Any] = {"title": "odsynth", "version": version("odsynth"), "description": _DESCRIPTION}
+_ABOUT: dict[str, Any] = {"title": "odsynth", "version": version(DISTRIBUTION), "description": _DESCRIPTION}
 _ROUTERS = (
     public_api.router,
     geo.router,

@@ -1,6 +1,6 @@
 """Logging in with a provider of identities (OpenID Connect): authorization code flow with PKCE, by Authlib.
 
-Optional: for services whose settings have ``[oidc]``, with the extra ``odsynth[oidc]``. A person has the role
+Optional: for services whose settings have ``[oidc]``, with the extra ``oidc``. A person has the role
 of the first of ``oidc.roles`` that is among their groups; someone in none may not enter. Between the two
 halves of a login a sealed cookie keeps what the second must find again (state, nonce, verifier of PKCE): only
 the browser that asked can bring it, and nobody can read it, as they could the cookie of Starlette's sessions.

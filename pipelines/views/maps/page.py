@@ -19,6 +19,7 @@ from geo_data.arguments import PathLike, path_of
 from pipelines.release.accuracy import read_in_words
 from pipelines.release.certificate import Certificate, policy_in_words, population_in_words
 from pipelines.release.promises import exact_in_words, odds_in_words, presence_in_words, short_bound
+from pipelines.release.provenance import DISTRIBUTION
 from pipelines.release.signing import SIGNED, UNSIGNED, is_signed
 from pipelines.storage.durable import write_whole
 from pipelines.views.accuracy import accuracy_words
@@ -135,7 +136,7 @@ def _page(
         policy=_policy(library_script, script, fetches=one_file is not None),
         title=title,
         drawn="homes, workplaces and attributes" if release.certificate.protects == "record" else "homes",
-        version=html.escape(version("odsynth")),
+        version=html.escape(version(DISTRIBUTION)),
         library_version=library_version.group(1) if library_version else "",
         licence=html.escape(_without_addresses(library["LICENSE.txt"])).replace("--", "- -"),
         library_style=_without_addresses(library["maplibre-gl.css"]),

@@ -13,7 +13,7 @@ import pytest
 
 from pipelines.release.provenance import SBOM, SourceState, dependency_versions, source_state
 
-PYPROJECT = '[project]\nname = "odsynth"\n'
+PYPROJECT = '[project]\nname = "certified-commutes"\n'
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -184,4 +184,4 @@ def test_the_real_ones() -> None:
     assert list(versions) == sorted(versions)
     assert {"numba", "numpy", "python", "python-flint"} <= set(versions)
     assert "pytest" not in versions
-    assert source_state().version == importlib.metadata.version("odsynth")
+    assert source_state().version == importlib.metadata.version("certified-commutes")

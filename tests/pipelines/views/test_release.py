@@ -455,11 +455,16 @@ def test_what_there_is_not(small_release: Release, tmp_path: Path) -> None:
 
 
 def test_the_examples_of_the_document_run(small_release: Release) -> None:
-    """Those for Python and for DuckDB, on a folder instead of an address."""
+    """Those for pandas, for Python and for DuckDB, on a folder instead of an address."""
     text = DOCUMENT.read_text()
-    python, without = re.findall(r"```python\n(.*?)```", text, re.DOTALL)  # asked of the service in its tests
+    # The last is asked of the service in its tests.
+    pandas, python, without = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert 'open_release("https://' in python
     assert "import geopandas" in without
+    code = pandas + "print(flows.sum())"
+    done = subprocess.run([sys.executable, "-c", code], cwd=small_release.out, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == str(small_release.certificate.totals.synthetic_workers)
     code = re.sub(r'"https://[^"]+"', repr(str(small_release.out)), python)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
