@@ -166,7 +166,7 @@ def licence_page() -> str:
     """Return docs/licences.md."""
     asked = {
         re.sub(r"[-_.]+", "-", Requirement(text).name).lower()
-        for text in importlib.metadata.requires("odsynth") or []
+        for text in importlib.metadata.requires(DISTRIBUTION) or []
     }
     found = libraries()
     rows = [
