@@ -218,7 +218,8 @@ def test_they_are_the_same_each_time_and_others_do_not_fit() -> None:
 def test_tables_without_noise_are_reconciled_with_each_other() -> None:
     """Public totals correct two tables of the same cells, which then have no noise either."""
     area, known = np.arange(3), np.ones((1, 3), np.bool_)
-    of = [JobCounts((), area, np.array([row]), known, noise) for row, noise in (([4, 5, 6], 0.0), ([9, 9, 9], 2.0), ([1, 2, 3], 2.0))]  # fmt: skip
+    rows = ([4, 5, 6], 0.0), ([9, 9, 9], 2.0), ([1, 2, 3], 2.0)
+    of = [JobCounts((), area, np.array([row]), known, variance) for row, variance in rows]
     (left,) = reconciled(of, CATEGORIES)
     assert left.counts.tolist() == [[4, 5, 6]]
     assert left.variance == 0
