@@ -18,6 +18,7 @@ from pipelines.drawing.job_counts import JobCounts, UnitEntries, units_of_blocks
 from pipelines.drawing.workplace_fit import (
     LEAST_PART,
     ROUNDS,
+    Kept,
     UnitFit,
     WorkplaceFit,
     is_near,
@@ -118,6 +119,21 @@ class CategoryFit(WorkplaceFit):
         group, there = self._totals.group(kinds)
         for number, jobs in enumerate(self._totals.in_units.sum(axis=1).tolist()):
             yield kinds[there & (group == number)], jobs
+
+    def _sizes(self, of_work: Sequence[JobCounts], kept: Kept, expected: Float64) -> Int64:
+        """Return what is expected of every combination: a job at least where the first estimate has it.
+
+        Else jobs of a block might be left with no combination that all tables have a group for.
+        """
+        n = super()._sizes(of_work, kept, expected)
+        n[kept.present] = np.maximum(n[kept.present], 1)
+        return n
+
+    def _possible(self, unit: int) -> NDArray[np.bool_]:
+        """Combinations may be where their group has jobs, too."""
+        group, there = self._totals.group(self.kinds)
+        jobs = self._totals.in_blocks(unit)[np.where(there, group, 0)]
+        return super()._possible(unit) & (jobs > 0) & there[:, np.newaxis]
 
     def _prior_of_unit(self, unit: int) -> Float64:
         return np.asarray(np.where(self._possible(unit), self._prior_of_blocks(unit), 0.0).sum(axis=1))

@@ -152,8 +152,8 @@ def _corrected(
 ) -> JobCounts | None:
     """Return the counts of a table corrected by another's; None unless cells of that consist of its cells."""
     parts = fine.parts(coarse.by, coarse.area, categories)
-    if parts is None:
-        return None
+    if parts is None or fine.variance == 0:  # what has no noise is corrected already
+        return None if parts is None else fine
     known, cell = parts
     sums, size = np.zeros(coarse.counts.shape, np.int64), np.zeros(coarse.counts.shape, np.int64)
     np.add.at(sums, cell, fine.counts[known])

@@ -38,14 +38,17 @@ class Kept(NamedTuple):
     """What slots that are estimated again must agree with.
 
     They are where there is a group of every table. Of each `combination` and `block` there is one at least.
+    Combinations that are `present` are those of the first estimate, rising.
     """
 
     groups: Sequence[JobCounts]
     combination: Int64
     block: Int64
+    present: Int64
 
 
-NO_GROUPS = Kept((), np.zeros(0, np.int64), np.zeros(0, np.int64))
+_NONE = np.zeros(0, np.int64)
+NO_GROUPS = Kept((), _NONE, _NONE, _NONE)
 
 
 class _Target(NamedTuple):
@@ -365,6 +368,8 @@ class WorkplaceFit:
         k = np.tile(np.bincount(unit_of_area[order], minlength=self._n_units), present.size)
         jobs, noisy, means = n.ravel(), table.counts[present][:, order].ravel(), expected[:, order].ravel()
         there = (jobs > 0) & (k > 0)  # a group of no jobs tells nothing
+        if not there.any():
+            return expected
         cells = np.repeat(there, k)
         noisy, offsets, jobs = noisy[cells], offsets_of(k[there]), jobs[there]
         ratio = float(GeometricParameters.of_variance(table.variance).ratio)

@@ -26,6 +26,7 @@ from pipelines.drawing.category_fit import CategoryFit
 from pipelines.drawing.job_counts import JobCounts, counted_homes, counted_workplaces, largest_slots
 from pipelines.drawing.workplace_fit import NO_GROUPS, Kept, WorkplaceFit
 from pipelines.plans.plan import ReleasePlan
+from pipelines.plans.workplaces import combination_of
 from synth.posterior.estimation import Cells
 
 Int64 = NDArray[np.int64]
@@ -88,7 +89,9 @@ def _again(
     plan: ReleasePlan, noisy: Sequence[Int64], grouped: ReleasePlan, of_homes: Sequence[Cells]
 ) -> WorkplaceFit:
     groups = counted_homes(grouped, of_homes)
-    kept = Kept(groups, *largest_slots(grouped.pools.slots, groups))
+    slots = grouped.pools.slots
+    present = np.unique(combination_of(slots, slots.categories)[0])
+    kept = Kept(groups, *largest_slots(slots, groups), present)
     return _fit(plan, counted_workplaces(plan, noisy), kept)
 
 

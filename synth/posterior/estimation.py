@@ -97,6 +97,7 @@ _FEW_CELLS = 2**17  # of a run, where places may be in any runs
 _FEW_ROWS = 4096  # of which are added up before threads have begun
 _ROUNDS = 12  # of fitting, at most
 _NEAR = 2e-3  # part of the jobs that may be off their targets
+_MOST_FACTOR = 2.0**64  # tables that contradict each other raise one without end: products must stay finite
 _LEAST_SPREAD = 1e-12  # of the total of an area: less is nothing
 _NEAR_REACH = 1e-2  # jobs that a cell may be out of reach of its noisy count, where several tables are fitted
 
@@ -645,6 +646,7 @@ def _first_factors(share, other, start, which, cell, factors):  # type: ignore[n
 def _scale(factors, target, now):  # type: ignore[no-untyped-def]
     for c in range(factors.size):
         factors[c] *= target[c] / now[c] if now[c] > 0.0 else 0.0
+        factors[c] = min(factors[c], _MOST_FACTOR)
 
 
 @_compiled

@@ -16,6 +16,7 @@ import synth
 from geo_data.geography import ordered_geography
 from geo_data.jobs import JobRecords, Slots
 from geo_data.pools import Pooling, build_pools
+from pipelines.drawing.job_counts import JobCounts, reconciled
 from pipelines.drawing.sampling import measure
 from pipelines.drawing.workplaces import estimate_slots, slots_fit
 from pipelines.plans.measured import TableChoice
@@ -212,3 +213,13 @@ def test_they_are_the_same_each_time_and_others_do_not_fit() -> None:
     elsewhere = replace(slots, work=np.roll(slots.work, len(slots) // 2)).sorted()
     for other in (slots.take(np.arange(len(slots) - 1)), elsewhere, jobs_of(2)):
         assert not slots_fit(plan, noisy, other)  # type: ignore[arg-type]
+
+
+def test_tables_without_noise_are_reconciled_with_each_other() -> None:
+    """Public totals correct two tables of the same cells, which then have no noise either."""
+    area, known = np.arange(3), np.ones((1, 3), np.bool_)
+    rows = ([4, 5, 6], 0.0), ([9, 9, 9], 2.0), ([1, 2, 3], 2.0)
+    of = [JobCounts((), area, np.array([row]), known, variance) for row, variance in rows]
+    (left,) = reconciled(of, CATEGORIES)
+    assert left.counts.tolist() == [[4, 5, 6]]
+    assert left.variance == 0

@@ -308,3 +308,18 @@ def test_what_does_not_fit_is_refused() -> None:
         MeasuredTable(np.array([0]), np.zeros(1, np.int32), one.domains, SOME)
     with pytest.raises(ValueError, match="a domain that"):
         MeasuredTable(np.array([1]), np.ones(1, np.int32), one.domains, SOME)
+
+
+def test_tables_that_contradict_each_other_have_finite_estimates() -> None:
+    """Noise of 570 a cell, of few jobs: what one table says is nothing another has hundreds of."""
+    n, random, seldom = np.array([782, 238]), np.random.default_rng(44), GeometricParameters(9975, 10000)
+    own, together = np.arange(2, dtype=np.int32), np.zeros(2, np.int32)
+    groups = JobGroups(n, own, np.stack([own, own, own, together]))
+    tables = [table(groups, k, domains([0, 2, 4, 6, 8, 10]), seldom) for k in range(4)]
+    noisy = []
+    for of in tables:
+        up, down = (random.geometric(0.0025, int(of.offsets[-1])) for _ in range(2))
+        noisy.append(up - down)
+    fit = estimate(tables, noisy, groups, lambda _, cuts: np.full(cuts.size, 1 / cuts.size))
+    for place in range(2):
+        assert fit.rows(place)[0].sum() == pytest.approx(n[place])
