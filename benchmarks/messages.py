@@ -70,9 +70,8 @@ def of_file(path: Path) -> Iterator[Message]:
             fix = [shown(keyword.value) for keyword in node.keywords if keyword.arg == "fix"]
             text = " ".join([*texts, *(f"Fix: {words}" for words in fix)])
             if text:
-                yield Message(
-                    where, name_of(node.func), text, bool(fix) or any(mark in text for mark in _MARKS)
-                )
+                fixed = bool(fix) or any(mark in text for mark in _MARKS)
+                yield Message(where, name_of(node.func), text, fixed)
         elif rules and isinstance(node, ast.Yield) and node.value is not None and (text := shown(node.value)):
             yield Message(where, "rule", text, fixed=True)
 
