@@ -563,7 +563,7 @@ REFUSED: list[tuple[str, Table, str]] = [
     (
         "shares",
         {"attribute.1.table": None},
-        "attribute #1.table: a prior of attributes has no use where workplaces are public",
+        "attribute #1.table: a prior has no use for an attribute that is public",
     ),
     ("shares", OF_RECORDS | {"attribute.0.table.level": "ward"}, '"ward" is not a level of the geography'),
     ("shares", OF_RECORDS | {"attribute.0.table.level": None}, "level: missing beside area; name both"),
