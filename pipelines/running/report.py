@@ -281,7 +281,7 @@ def plan_details(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
         f"Plan        {plan.config.release.name}, mechanism {numeric.mechanism}",
         f"  slots     {numeric.pools.n_records:,} jobs in {numeric.pools.n_pools:,} pools; "
         f"the largest has {numeric.pools.n.max():,}",
-        *([] if numeric.target.record_range is None else [_totals_line(plan)]),
+        *([] if numeric.target.record_range is None and not plan.workplaces else [_totals_line(plan)]),
         *([f"  strata    pools by {' and '.join(plan.choices.pool_by)}"] if plan.choices.pool_by else []),
         *(
             [
@@ -365,6 +365,8 @@ def paid_for(fields: Mapping[str, Any]) -> EpsilonDelta:
 
 def _totals_line(plan: ReleasePlan) -> str:
     """Say whose totals these are; nothing here is of the confidential jobs."""
+    if plan.policy.secret:
+        return "  totals    public; categories of secret attributes are expected, and estimated later"
     if plan.workplaces:
         return "  totals    expected; those of the release are estimated from noisy counts"
     line = "  totals    of a public table of workplaces; those of the confidential jobs are protected"

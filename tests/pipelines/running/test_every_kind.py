@@ -105,6 +105,9 @@ def test_certificate_and_readme_say_what_is_so(kind: Kind, release: Release) -> 
                 f"or another {policy.listed}, or both" in text for text in (readme, page, definition.words)
             )
             assert f"with their attributes but {policy.listed}" in definition.assumed_public[0]
+            assert f"the same slots but for {policy.listed};" in definition.neighbours
+            assert "tables of categories, where there are any" in " ".join(definition.assumed_public)
+            assert "categories of secret attributes are expected" in summary
             assert f"the attributes of jobs but {policy.listed}" in " ".join(definition.not_covered)
         else:
             assert f"lie {policy.pair_in_words}." in definition.neighbours

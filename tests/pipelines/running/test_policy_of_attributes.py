@@ -57,6 +57,9 @@ def test_intervals_are_of_what_is_estimated(name: str, released: Released, tmp_p
             assert secret & {*table.columns}, words
             assert (table["high"] > table["low"]).all()
     assert len(files) > 1
+    words = files["read-me"].read_text(encoding="utf-8")
+    assert "Whole records" not in words
+    assert f"by {release.certificate.policy.listed} is protected" in words
 
 
 @OF_ATTRIBUTES
