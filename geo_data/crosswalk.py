@@ -183,6 +183,13 @@ def read_crosswalk(
 
     homes, workplaces = find_external_zones(external_zones, frame[block]), {**(external_workplaces or {})}
     areas = tuple(sorted([*homes, *workplaces.keys() - {*homes}]))
+    most = int(frame[block].str.len().max())
+    if too_long := [area for area in areas if len(area) > most]:
+        raise InputError(
+            path,
+            f"external zones {first_codes(too_long)} are longer than codes of blocks: {most} characters",
+            fix="name shorter codes, and give jobs there codes that begin so",
+        )
     if covering := _covering(path, frame[block], [frame[level] for level in written], areas):
         repairs.append(
             f"external zones {first_codes(covering)} have first characters of codes of the crosswalk: "

@@ -14,7 +14,7 @@ from geo_data.od_files import LODES_CATEGORIES, count_columns
 from pipelines.config.loading import PublicConfig
 from pipelines.config.policies import FullPolicy
 from pipelines.config.sections import AttributeSettings, MicrodataJobsSettings
-from pipelines.release.certificate import Certificate
+from pipelines.release.certificate import AttributeField, Certificate
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import polygon_file
 
@@ -251,9 +251,14 @@ def _summary(certificate: Certificate, geography: Geography) -> str:
     status = "" if certificate.for_release else "NOT FOR RELEASE. "
     user = certificate.user_level
     several = f" with at most {user.records} job records" if user.records > 1 else ""
+    drawn = "homes"
+    if certificate.protects == "record":
+        drawn = "homes, workplaces and attributes"
+    elif isinstance(certificate.policy, AttributeField):
+        drawn = f"homes, with {certificate.policy.listed},"
     return (
         f"{status}{certificate.totals.synthetic_workers:,} synthetic workers: where they live and where they "
-        f"work. No row is a real person. {whose_jobs(geography)} The homes were drawn at random under "
+        f"work. No row is a real person. {whose_jobs(geography)} The {drawn} were drawn at random under "
         "(epsilon, delta)-probabilistic differential privacy with "
         f"epsilon {certificate.run.epsilon} and delta {certificate.run.delta}; for "
         f"one person{several} the release is differentially private with epsilon {user.epsilon} and delta "

@@ -29,6 +29,7 @@ from pipelines.release.description import file_names
 from pipelines.release.measurements import measurement_files, read_measurements
 from pipelines.storage.parquet_form import FormError
 from pipelines.views.folder import PublicReleaseError, blame_release
+from pipelines.views.intervals.reading import refuse_without_draws
 from pipelines.views.release import Release
 from synth.arrays import find_keys
 from synth.dirichlet.parameters import DirichletParameters
@@ -58,18 +59,8 @@ class JobDraws:
     def __init__(
         self, release: Release, draws: int, key: synth.RunKey, done: Callable[[int, int], None]
     ) -> None:
+        refuse_without_draws(release)
         plan = release.plan
-        if not plan.fills_slots:
-            reason = "estimates jobs by workplace" if plan.workplaces else "has a public table of workplaces"
-            raise PublicReleaseError(
-                f"{release.public}: it {reason}, so how many jobs were counted is confidential, and there "
-                "are no intervals of them"
-            )
-        if plan.geography.nobody_lives.any():
-            raise PublicReleaseError(
-                f"{release.public}: it has areas where nobody can live, or work without a place, and a draw "
-                "would have homes there; there are no intervals of such releases yet"
-            )
         self.plan, geography, policy = plan, plan.geography, plan.policy
         slots, levels = plan.pools.slots, [*geography.levels, geography.block_level]
         self.tables = workload_of(plan).tables

@@ -59,6 +59,23 @@ class Cells:
     counts: Int64
 
 
+def refuse_without_draws(release: Release) -> None:
+    """Refuse a release of whose homes no draws can be made."""
+    plan = release.plan
+    if not plan.fills_slots:
+        reason = "estimates jobs by workplace" if plan.workplaces else "has a public table of workplaces"
+        instead = "; odsynth intervals writes those of jobs by workplace" if plan.workplaces else ""
+        raise PublicReleaseError(
+            f"{release.public}: it {reason}, so how many jobs were counted is confidential, and there "
+            f"are no intervals of homes and flows{instead}"
+        )
+    if plan.geography.nobody_lives.any():
+        raise PublicReleaseError(
+            f"{release.public}: it has areas where nobody can live, or work without a place, and a draw "
+            "would have homes there; there are no intervals of such releases yet"
+        )
+
+
 class PosteriorDraws:
     """Posterior draws of where the jobs of a release have their homes, opened; rows are read when asked for.
 
