@@ -88,7 +88,9 @@ def _kind(annotation: Any) -> str:
     kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
     if get_origin(annotation) is Literal:
         return " or ".join(f'`"{choice}"`' for choice in kinds)
-    return _kind(kinds[0]) if len(kinds) == 1 else '"full" or table'  # a policy
+    if len(kinds) == 1:
+        return _kind(kinds[0])
+    return "text or list of texts" if str in kinds else '"full" or table'  # what is protected, or a policy
 
 
 def _default(field: FieldInfo) -> str:

@@ -33,6 +33,9 @@ from pipelines.release.certificate import (
     guarantee_fields,
     population_in_words,
     promise,
+    randomness_fields,
+    reasons_against_release,
+    this_software,
 )
 from pipelines.release.names import NAME_FILE, Names, write_names
 from pipelines.release.promises import exact_in_words
@@ -115,6 +118,8 @@ class PlanReport:
                 f"{jobs.records_per_worker:,} (jobs.records_per_worker), before it pays"
             )
         lines += [f"Note        {note}" for note in self.plan.notes]
+        against = reasons_against_release(this_software(), randomness_fields(secure=True))
+        lines += [f"Warning     not for release if it is run now: {reason}" for reason in against]
         if verbose:
             lines.append(plan_details(self.plan, self.guarantee))
             lines += [f"Read        {Path(path).name}: {rows:,} rows" for path, rows in self.rows.items()]
