@@ -90,7 +90,8 @@ def ledger_account(account: Account) -> str:
     lines = [
         f"{account.data_set}{period}: {account.debits} release(s), {account.unfinished} unfinished; "
         f"spent epsilon {synth.decimal_up(account.epsilon)}, delta {synth.decimal_up(account.delta)}; "
-        f"left epsilon {epsilon}, delta {delta}"
+        f"left epsilon {epsilon}, delta {delta} "
+        f"of epsilon {synth.decimal_down(budget.epsilon)}, delta {synth.decimal_down(budget.delta)}"
     ]
     if account.releases:
         lines.append(f"  the sum is a guarantee of: {account.guarantee}")

@@ -207,8 +207,10 @@ def check_budget(
     left = [max(a - b, Fraction(0)) for a, b in zip((budget.epsilon, budget.delta), spent, strict=True)]
     up, down = synth.decimal_up, synth.decimal_down
     when = f"for {budget.period}" if budget.period else "for ever"
+    over = {"epsilon": epsilon > budget.epsilon, "delta": delta > budget.delta}
+    short = " and ".join(name for name, too_much in over.items() if too_much)
     raise OverBudgetError(
-        f"{data_set}: the budget {when} does not allow this release: "
+        f"{data_set}: the budget {when} does not allow this release: too little {short} is left; "
         f"spent epsilon {up(spent[0])}, delta {up(spent[1])}; remaining epsilon {down(left[0])}, "
         f"delta {down(left[1])}; asked epsilon {up(cost[0])}, delta {up(cost[1])}. Fix: plan a release that "
         "costs less, or have whoever answers for the data raise its budget"
