@@ -46,16 +46,18 @@ class Message:
 @click.option("--all", "every", is_flag=True, help="List all of them, not only those to be looked at.")
 def main(most: int, every: bool) -> None:
     """Print a line for each message, and how many there are."""
-    found = [
+    messages = [
         message for room in ROOMS for path in sorted((ROOT / room).rglob("*.py")) for message in of_file(path)
     ]
-    for message in found:
+    for message in messages:
         why = "long" if message.words > most else "" if message.fixed else "no fix"
         if every or why:
             click.echo(f"{message.place}  {message.kind}  {why or 'ok'}  {message.text}")
-    long = sum(message.words > most for message in found)
-    without = sum(not message.fixed for message in found)
-    click.echo(f"{len(found):,} messages; {long:,} of more than {most} words; {without:,} that name no fix")
+    long = sum(message.words > most for message in messages)
+    without = sum(not message.fixed for message in messages)
+    click.echo(
+        f"{len(messages):,} messages; {long:,} of more than {most} words; {without:,} that name no fix"
+    )
 
 
 def of_file(path: Path) -> Iterator[Message]:

@@ -31,8 +31,12 @@ def main(before: str) -> None:
 def listed(commit: str) -> list[str]:
     """Return the pages of a commit."""
     names = git("ls-tree", "-r", "--name-only", commit).splitlines()
-    return [name for name in names if any(Path(name).match(page) and name.count("/") == page.count("/")
-                                          for page in PAGES)]  # fmt: skip
+    return [name for name in names if any(fits(name, page) for page in PAGES)]
+
+
+def fits(name: str, page: str) -> bool:
+    """Say whether a name is of a pattern, in the pattern's folder."""
+    return Path(name).match(page) and name.count("/") == page.count("/")
 
 
 def text(commit: str, page: str) -> str:

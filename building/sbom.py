@@ -168,12 +168,12 @@ def licence_page() -> str:
         re.sub(r"[-_.]+", "-", Requirement(text).name).lower()
         for text in importlib.metadata.requires(DISTRIBUTION) or []
     }
-    found = libraries()
+    extras = libraries()
     rows = [
-        f"| {name} | {licence(name)} | {EXTRAS[extra]} |\n" for name, extra in found.items() if name in asked
+        f"| {name} | {licence(name)} | {EXTRAS[extra]} |\n" for name, extra in extras.items() if name in asked
     ]
     needed = together(
-        (licence(name), EXTRAS[extra], name) for name, extra in found.items() if name not in asked
+        (licence(name), EXTRAS[extra], name) for name, extra in extras.items() if name not in asked
     )
     parts = together({(said, name) for name, _, said, _ in parts_of_the_map()})
     return _HEAD + "".join(rows) + _NEEDED + needed + _MAPS + parts

@@ -55,7 +55,7 @@ class PublicTotals:
     def __init__(self, plan: ReleasePlan, blocks: NDArray[np.int32], ends: Int64) -> None:
         slots, secret = plan.pools.slots, plan.policy.secret
         self._categories, self._secret = slots.categories, [n for n in slots.categories if n in secret]
-        self._public = {name: slots.categories[name] for name in plan.public_attributes}
+        self._public = plan.public_categories
         self._wide = prod(map(len, secret.values()))
         alike, times = slots.counted()
         self._groups, group = np.unique(combination_of(alike, self._public)[0], return_inverse=True)

@@ -224,16 +224,17 @@ class ReleasePlan:
         return self.numeric.target.record_range is None and not self.workplaces
 
     @property
-    def public_attributes(self) -> list[str]:
-        """Attributes of the slots that are public where workplaces are: all but secret ones."""
-        return [name for name in self.pools.slots.categories if name not in self.policy.secret]
+    def public_categories(self) -> dict[str, tuple[str, ...]]:
+        """Categories of attributes that are public where workplaces are: all but secret ones."""
+        categories = self.pools.slots.categories
+        return {name: values for name, values in categories.items() if name not in self.policy.secret}
 
     @cached_property
     def exact(self) -> ExactNumbers | None:
         """What the release shows exactly; None where its numbers of jobs are those of a public table."""
         if self.numeric.target.record_range is not None:
             return None
-        names, joint = self.public_attributes, self.config.jobs.format == "microdata"
+        names, joint = [*self.public_categories], self.config.jobs.format == "microdata"
         parts = (self.pools.slots.take(slots_of(self, [part]), names) for part in batches(self))
         return count_exact(parts, names, joint=joint)
 

@@ -31,8 +31,7 @@ def keep_records(staging: RunFolder, plan: ReleasePlan, parts: Iterable[geo_data
     counted nowhere. Where workplaces are public records that are not those of the slots, but for secret
     attributes, are a ChangedFileError.
     """
-    public = {name: plan.pools.slots.categories[name] for name in plan.public_attributes}
-    totals = _Totals(plan.pools.slots, public) if plan.policy.secret else None
+    totals = _Totals(plan.pools.slots, plan.public_categories) if plan.policy.secret else None
     counts = [np.zeros(int(measured.table.offsets[-1]), np.int64) for measured in plan.workplaces]
     staging.records.touch()  # there may be none
     for records in parts:
