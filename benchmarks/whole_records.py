@@ -35,8 +35,11 @@ PROTECTED = (
     "homes",
     "homes, resampled",
     "homes and earnings",
+    "homes and earnings, resampled",
     "records",
+    "records, resampled",
     "records, with last year's table",
+    "records, with last year's table, resampled",
 )
 HEAD = [
     "epsilon",
@@ -88,7 +91,7 @@ def configuration(epsilon: str, protected: str) -> str:
     if "resampled" in protected:
         lines = [line.replace('"geometric"', '"dirichlet"') for line in lines]
         lines.insert(lines.index("[privacy]") + 1, 'guarantee = "dp"')
-    elif protected != "homes":
+    if protected.split(",")[0] != "homes":
         what = '["home", "earnings"]' if "earnings" in protected else '"record"'
         lines = [f"protects = {what}" if line.startswith("protects") else line for line in lines]
         lines.append(DECLARED)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,6 +38,11 @@ class Pooling:
             return unshared
         first = 2 * starts[geography.unit_of(self.level, blocks)].astype(np.int64)
         return np.where(jobs[blocks] < self.below, first + 1, unshared)
+
+    def most_pools(self, geography: Geography, categories: Mapping[str, tuple[str, ...]]) -> int:
+        """Return how many pools there can be, whatever jobs there are: of every block and every unit."""
+        places = geography.n_blocks + geography.n_units(self.level)
+        return places * math.prod(len(categories[name]) for name in self.by)
 
 
 @dataclass(frozen=True, eq=False)

@@ -341,6 +341,10 @@ class Mechanism(ABC):
         """
         return plan
 
+    def class_of(self, plan: Plan, pools: Pools) -> NDArray[np.int32]:
+        """Return the class of each of other pools, which a release has in place of those of its plan."""
+        return np.zeros(pools.n_pools, np.int32)
+
     def tables(self, plan: Plan) -> tuple[MeasuredTable, ...]:
         """Return the tables of which noisy counts are published, from which homes are estimated.
 

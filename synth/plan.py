@@ -405,6 +405,11 @@ class Plan:
         """Whether neighbours may differ in more than a home, and so in every measured table."""
         return self.target.protects == "record" or bool(self.domains.policy.secret)
 
+    @property
+    def changed_pools(self) -> int:
+        """In how many pools neighbours may differ: a whole record may leave one pool and enter another."""
+        return 2 if self.target.protects == "record" else 1
+
     def __repr__(self) -> str:
         return (
             f"Plan({self.mechanism}: {self.pools.n_pools} pools, {self.pools.n_records} "

@@ -113,6 +113,8 @@ class PublicConfig(Section):
             name
             for name, mechanism in sorted(synth.MECHANISMS.items())
             if not any(settings_missing(mechanism, *tables))
+            # Resampling is tried where it is named: trials do not see which records lots leave out.
+            and ("tables" in mechanism.settings or not self.measures_workplaces)
         )
 
     @property

@@ -337,10 +337,12 @@ def settings_missing(
 ) -> Iterator[str]:
     """Yield the settings of these tables that a mechanism does not have."""
     name, settings = shown(mechanism.name), mechanism.settings
-    if privacy.protects != "home" and "tables" not in settings:
+    if "tables" not in settings and (
+        secret := [name for name in plan.pool_by or () if name in privacy.secret]
+    ):
         yield (
-            f"privacy.protects: the mechanism {name} measures no workplaces and categories; write protects = "
-            '"home", or choose another mechanism'
+            f"plan.pool_by: the mechanism {name} needs pools with a public number of jobs; leave "
+            f"{', '.join(map(shown, secret))} out, or choose another mechanism"
         )
     for key in ("external_workplaces", "uninhabited") if "tables" not in settings else ():
         if getattr(geography, key):

@@ -18,7 +18,7 @@ import synth
 from geo_data.jobs import JobRecords
 from geo_data.pools import PoolFinder
 from pipelines.drawing.estimating import JobLayout, JobRows, draw_homes, estimate_homes
-from pipelines.drawing.sampling import measure, sample_batch
+from pipelines.drawing.sampling import bring_into_range, measure, sample_batch
 from pipelines.plans.plan import ReleasePlan, slots_of
 from synth.arrays import find_keys
 from synth.geometric.measured import count_cells
@@ -53,6 +53,23 @@ class Procedure(ABC):
         self, parts: Sequence[slice], homes: Homes, key: synth.RunKey, done: Done = lambda: None
     ) -> Homes:
         """Return what would be drawn if there were no privacy."""
+
+    @abstractmethod
+    def draw_records(
+        self,
+        parts: Sequence[slice],
+        records: JobRecords,
+        key: synth.RunKey,
+        again: Again | None = None,
+        done: Done = lambda: None,
+        *,
+        noisy: bool = True,
+    ) -> tuple[ReleasePlan, Homes]:
+        """Draw homes from records, of which there may be others than slots, with noise or without.
+
+        Where tables are measured, slots may be estimated `again`; parts are then all pools. Returned is the
+        plan with the slots that the homes are of, too.
+        """
 
     def stages(self, parts: int) -> int:
         """Return how often so many batches call `done`."""
@@ -101,6 +118,33 @@ class Resampling(Procedure):
         for _ in parts:
             done()
         return homes[drawn.clip(np.repeat(first, size), np.repeat(last - 1, size))]
+
+    def draw_records(
+        self,
+        parts: Sequence[slice],
+        records: JobRecords,
+        key: synth.RunKey,
+        again: Again | None = None,
+        done: Done = lambda: None,
+        *,
+        noisy: bool = True,
+    ) -> tuple[ReleasePlan, Homes]:
+        """Draw from the records of each pool, some of which lots may leave out; slots are never others."""
+        plan, drawn = self.plan, []
+        pool = PoolFinder(plan.pools, plan.geography).find(records)
+        order = np.argsort(pool, kind="stable")
+        homes, sizes = records.home[order], np.bincount(pool, minlength=plan.pools.n.size + 1)[:-1]
+        ends = np.append(0, np.cumsum(sizes))
+        for i, part in enumerate(parts):
+            of_part, size = homes[ends[part.start] : ends[part.stop]], sizes[part]
+            if noisy:
+                drawn.append(sample_batch(plan, part, of_part, key, i, sizes=size)[0])
+            else:
+                n = plan.pools.n[part]
+                of_part, _ = bring_into_range(plan, part, of_part, size, (n, n), key, i)
+                drawn.append(self.draw_without_noise([part], of_part, key))
+            done()
+        return plan, np.concatenate(drawn)
 
 
 class Estimation(Procedure):
@@ -178,11 +222,7 @@ class Estimation(Procedure):
         *,
         noisy: bool = True,
     ) -> tuple[ReleasePlan, Homes]:
-        """Draw homes from counts of records, of which there may be others than slots; noisy or true ones.
-
-        Where slots are estimated `again`, parts are all pools. Returned is the plan with the slots that the
-        homes are of, too.
-        """
+        """Draw from noisy or true counts of records."""
         if not noisy:
             return self._without_noise.draw_records(parts, records, key, again, done)
         plan, rows = self.plan, self._layout.rows(parts)

@@ -34,8 +34,11 @@ def sample_batch(
     pool belongs to its t-th slot.
     """
     numeric, mechanism, of_run = plan.numeric, plan.mechanism, _of_run(run)
-    if sizes is not None and "record_range" in mechanism.settings:
-        homes, sizes = _brought_into_range(plan, pools, homes, sizes, key, batch, of_run)
+    if numeric.target.record_range is None:
+        sizes = None  # every pool has its public number
+    elif sizes is not None:
+        limits = numeric.target.record_range.limits(numeric.pools.n[pools])
+        homes, sizes = bring_into_range(plan, pools, homes, sizes, limits, key, batch, of_run)
     domain = np.repeat(numeric.pools.domain[pools], numeric.pools.n[pools] if sizes is None else sizes)
     cells = numeric.domains.locate(domain, homes)
     drawn = mechanism.sample(numeric, pools, cells, key.stream(f"urn{of_run}", batch), sizes)
@@ -69,24 +72,22 @@ def _of_run(run: int) -> str:
     return f" {run}" if run else ""  # the first run has the streams of a release of one implicate
 
 
-def _brought_into_range(
+def bring_into_range(
     plan: ReleasePlan,
     pools: slice,
     homes: NDArray[np.int32],
     sizes: NDArray[np.int64],
+    limits: tuple[NDArray[np.int64], NDArray[np.int64]],
     key: synth.RunKey,
     batch: int,
-    of_run: str,
+    of_run: str = "",
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Give every pool a number of workers that the plan's bounds are for; return homes and numbers.
+    """Give every pool a number of workers between the fewest and the most; return homes and numbers.
 
     Of more than the most, as many stay as that, chosen by lot; fewer than the fewest are filled up with homes
     from the public model. Both are independent of homes (Lemma 31 of docs/privacy.md).
     """
-    numeric = plan.numeric
-    if numeric.target.record_range is None:
-        raise ValueError("the plan has no range of records: every pool has a worker for each slot")
-    least, most = numeric.target.record_range.limits(numeric.pools.n[pools])
+    least, most = limits
     homes = homes[leave_out(sizes, most, key.stream(f"lots{of_run}", batch))]
     sizes = np.minimum(sizes, most)
     missing = np.maximum(least - sizes, 0)

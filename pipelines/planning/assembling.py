@@ -59,6 +59,7 @@ def assemble(
     secondary = group_jobs(choices.tables, slots, geography, policy)
     measured = [(groups.table, table.share) for groups, table in zip(secondary, choices.tables, strict=True)]
     workplaces = measured_workplaces(choices.workplaces, slots, geography)
+    most = pooling.most_pools(geography, slots.categories)
     of_work = [(one.table, one.choice.share) for one in workplaces]
     numeric = _calibrated(
         config,
@@ -73,6 +74,7 @@ def assemble(
         | ({"secondary": measured} if measured else {})
         | ({"workplaces": of_work} if of_work else {})
         | ({"multiple": coarse.multiple, "prior": settings.prior} if "prior" in mechanism.settings else {})
+        | ({"most_pools": most} if config.protects_records and "prior" in mechanism.settings else {})
         | ({"count": progress} if progress else {}),
     )
     starts = geography.starts(model.level).astype(np.int64)

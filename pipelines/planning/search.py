@@ -152,7 +152,7 @@ class _Search:
         # What is resampled is tried so soon that threads would wait for each other.
         self._map = parallel_map or (thread_map if measures else map)
         self._one_attribute = config.jobs.format == "lodes"  # at a time is known of a job
-        self._strata = _strata(config, inputs)
+        self._strata = _strata(config, inputs, () if measures else (*config.secret,))
         least, *larger = _POOL_LIMITS
         if config.protects_records and config.workplaces is None:
             least = FEWEST_TOLD
@@ -160,7 +160,7 @@ class _Search:
         self._sharing = _sharing(config, inputs, settings.pool_level or level, limits)
         self._limits = sorted({limit for _, limit in self._sharing})
         self._tables = _small_tables(config, inputs, workload) if measures else []
-        shares = WorkplaceShares(slots, inputs.geography, level, (*config.secret,))
+        shares = WorkplaceShares(slots, inputs.geography, level, (*config.secret,), homes_tell=measures)
         self._workplaces = shares if config.measures_workplaces else None
         self._epsilon, self._workload = config.privacy.epsilon, workload
         fixed = Choices(
@@ -390,13 +390,14 @@ def _cell_levels(
     return [*coarse, *levels[levels.index(model_level) :], *finest]
 
 
-def _strata(config: ReleaseConfig, inputs: PublicInputs) -> list[tuple[str, ...]]:
+def _strata(config: ReleaseConfig, inputs: PublicInputs, without: tuple[str, ...]) -> list[tuple[str, ...]]:
     """Return the sets of attributes that are tried: the one asked for, or none, each, and, of microdata, all.
 
-    Also attributes by which no table counts: smaller pools may be better for other tables.
+    Also attributes by which no table counts: smaller pools may be better for other tables. `without` are
+    attributes that divide no pool.
     """
     if config.plan.pool_by is not None:
         return [config.plan.pool_by]
-    names = tuple(inputs.slots.attributes)
+    names = tuple(name for name in inputs.slots.attributes if name not in without)
     every = [names] if len(names) > 1 and config.jobs.format == "microdata" else []
     return [(), *((name,) for name in names), *every]

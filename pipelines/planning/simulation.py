@@ -22,7 +22,7 @@ import synth
 from geo_data.arguments import check_type
 from geo_data.geography import Geography
 from geo_data.proxy_truth import attribute_concentrations, proxy_categories, proxy_origins, proxy_workplaces
-from pipelines.drawing.procedures import Estimation, Procedure, pools_of, procedure_of, split_homes
+from pipelines.drawing.procedures import Procedure, pools_of, procedure_of, split_homes
 from pipelines.drawing.sampling import draw_from_model, measure
 from pipelines.drawing.workplaces import estimate_again, estimate_slots
 from pipelines.planning.trials import ParallelMap
@@ -498,7 +498,6 @@ class _RecordTrial(_Trial):
         public = planned, np.flatnonzero(~np.isin(unit[expected.work], left_out))
         super().__init__(plan, model.geography, parts, jobs, homes, public, seed, None)
         self._records = geo_data.JobRecords(true.work, homes, true.attributes)
-        self._estimation = Estimation(plan)
 
         def again(grouped: ReleasePlan, of_homes: Sequence[NDArray[np.int64]]) -> ReleasePlan:
             return grouped.with_jobs(estimate_again(planned, noisy, grouped, of_homes))
@@ -507,8 +506,9 @@ class _RecordTrial(_Trial):
         self._again = again if sum(part.stop - part.start for part in parts) == plan.pools.n.size else None
 
     def count_parts(self, draws: Sequence[str]) -> int:
-        """Return how often `draw` calls `done`, three times for each draw from records; and once more."""
-        return sum(1 if name == "public" else 3 for name in draws) + 1
+        """Return how often `draw` calls `done` for such draws, and once more."""
+        drawn = 3 if self._plan.measures else len(self._parts)
+        return sum(1 if name == "public" else drawn for name in draws) + 1
 
     def released(self, done: Callable[[], None]) -> CountedJobs:
         return self._drawn(done)
@@ -517,7 +517,7 @@ class _RecordTrial(_Trial):
         return self._drawn(done, noisy=False)
 
     def _drawn(self, done: Callable[[], None], *, noisy: bool = True) -> CountedJobs:
-        plan, homes = self._estimation.draw_records(
+        plan, homes = self._procedure.draw_records(
             self._parts,
             self._records,
             synth.RunKey.from_seed(self._seed),

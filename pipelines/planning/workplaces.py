@@ -127,12 +127,15 @@ class WorkplaceShares:
         In whose units jobs are counted by attributes.
     secret : tuple of str
         Attributes that alone are not public; none where workplaces are not, either.
+    homes_tell : bool
+        Whether tables of homes are measured, which tell of workplaces, too.
     """
 
     slots: Slots
     geography: Geography
     level: str
     secret: tuple[str, ...] = ()
+    homes_tell: bool = True
 
     @property
     def first(self) -> tuple[TableChoice, ...]:
@@ -177,7 +180,7 @@ class WorkplaceShares:
             yield table.work, table.by, homes, table.share
         # Else cells depend on how many jobs a pool has, which the first estimate has wrong: what a plan saves
         # in tables of workplaces then, it loses in flows.
-        if choices.cell_level is None:
+        if choices.cell_level is None or not self.homes_tell:
             return
         share = 1 - sum((table.share for table in (*choices.workplaces, *choices.tables)), Fraction(0))
         # The few jobs of blocks that share up to there are less than what noise loses of a block.

@@ -266,6 +266,13 @@ class ReleasePlan:
         return tuple(dict.fromkeys((*self.pools.pooling.by, *secondary)))
 
     @property
+    def most_pools(self) -> int | None:
+        """How many pools there can be, where they follow from noisy counts and homes are resampled."""
+        if self.measures or self.numeric.target.protects == "home":
+            return None
+        return self.pools.pooling.most_pools(self.geography, self.pools.slots.categories)
+
+    @property
     def measures(self) -> bool:
         """Whether tables are measured, from whose noisy counts homes are estimated."""
         return "tables" in self.mechanism.settings
@@ -352,10 +359,11 @@ class ReleasePlan:
         self, pools: PoolTable, domain: NDArray[np.int32], tables: tuple[MeasuredGroups, ...]
     ) -> ReleasePlan:
         """Return the plan of other pools and groups."""
+        numbers = synth.Pools(pools.n, pools.n, domain)
         numeric = replace(
             self.numeric,
-            pools=synth.Pools(pools.n, pools.n, domain),
-            pool_class=np.zeros(pools.n.size, np.int32),
+            pools=numbers,
+            pool_class=self.mechanism.class_of(self.numeric, numbers),
             secondary=tuple(groups.table for groups in tables),
         )
         plan = replace(self, pools=pools, secondary=tables, numeric=numeric)

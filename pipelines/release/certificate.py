@@ -641,10 +641,13 @@ def _presence_level(presence: synth.Presence, records: int) -> PresenceLevel:
 
 
 def _losses(guarantee: synth.Guarantee) -> dict[str, Fraction]:
-    """Return each part of the loss: of all classes, where each has all records, otherwise the largest."""
-    rows = guarantee.classes
-    together = sum if rows[0].of_all_records else max
-    return {part: Fraction(together(row.losses[part] for row in rows)) for part in rows[0].losses}
+    """Return each part of the loss: the sum of classes that have all records each, the largest of others."""
+    losses: dict[str, Fraction] = {}
+    for row in guarantee.classes:
+        for part, loss in row.losses.items():
+            before = losses.get(part, Fraction(0))
+            losses[part] = before + loss if row.of_all_records else max(before, loss)
+    return losses
 
 
 def _class_row(row: synth.ClassGuarantee) -> PoolClassRow:

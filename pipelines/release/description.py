@@ -17,6 +17,7 @@ from pipelines.config.sections import AttributeSettings, MicrodataJobsSettings
 from pipelines.release.certificate import AttributeField, Certificate
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import polygon_file
+from synth.mechanisms import MECHANISMS
 
 
 def kinds_of_work(geography: Geography) -> str:
@@ -216,7 +217,8 @@ def describe_release(
     """Describe a release by what its public folder holds.
 
     `named`: it has names of units. `pooled_by` are attributes whose categories have pools of their own,
-    `measured` what ``choices.tables`` of its plan says; None where the release has no noisy counts.
+    `measured` what ``choices.workplaces`` and ``choices.tables`` of its plan say; None where the release has
+    no noisy counts.
     """
     release, attributes = config.release, attributes_of(categories, config.attribute)
     publisher, licence = release.publisher, release.licence
@@ -242,7 +244,9 @@ def describe_release(
         tables=(
             *_tables(config, categories, attributes, geography, named=named),
             *_of_plan(config, attributes, pooled_by, strata="retention" in mechanism_fields),
-            *_of_measurements(config, attributes, measured),
+            *_of_measurements(
+                config, attributes, measured, of_homes="tables" in MECHANISMS[certificate.mechanism].settings
+            ),
         ),
     )
 
@@ -427,14 +431,18 @@ def _of_measurements(
     config: PublicConfig,
     attributes: tuple[Attribute, ...],
     measured: Sequence[Mapping[str, Any]] | None,
+    *,
+    of_homes: bool,
 ) -> Iterator[Table]:
-    """Yield the tables of noisy counts: that of the pools, and those beyond it."""
+    """Yield the tables of noisy counts: those of workplaces, that of the pools, and those beyond it."""
     if measured is None:
         return
     runs = config.implicates.runs
     homes = [table for table in measured if table["home"] is not None]
     workplaces = [table for table in measured if table["home"] is None]
-    yield from _of_workplaces(attributes, workplaces)
+    yield from _of_workplaces(attributes, workplaces, grouped=of_homes)
+    if not of_homes:
+        return
     pools = "pool of the jobs in measurements/slots.parquet" if workplaces else "row of plan/pools.parquet"
     first = Column("pool", f"{pools}, from 0", "integer")
     for k, table in enumerate([None, *homes], start=1):
@@ -463,9 +471,12 @@ def _of_measurements(
 
 
 def _of_workplaces(
-    attributes: tuple[Attribute, ...], measured: Sequence[Mapping[str, Any]]
+    attributes: tuple[Attribute, ...], measured: Sequence[Mapping[str, Any]], *, grouped: bool
 ) -> Iterator[Table]:
-    """Yield the tables of noisy counts of workplaces, and of the slots that were estimated from them."""
+    """Yield the tables of noisy counts of workplaces, and of the slots that were estimated from them.
+
+    `grouped`: homes were counted in groups of the first of two estimates.
+    """
     for k, table in enumerate(measured, start=1):
         area = f"code of the {table['work']}" if table["work"] else "empty: all work blocks"
         noisy = Column("noisy", "jobs of this kind, with random noise", "integer", JOBS)
@@ -478,14 +489,9 @@ def _of_workplaces(
             *_coded(attributes),
             Column("count", "number of these jobs", "integer", JOBS),
         )
-        for file, name, meaning in (
-            (
-                "groups",
-                "grouped-slots",
-                "estimated from counts of workplaces, by which homes are grouped",
-            ),
-            ("slots", "estimated-slots", "estimated from noisy counts, and released"),
-        ):
+        groups = "groups", "grouped-slots", "estimated from counts of workplaces, by which homes are grouped"
+        slots = "slots", "estimated-slots", "estimated from noisy counts, and released"
+        for file, name, meaning in (groups, slots) if grouped else (slots,):
             files = (f"{MEASUREMENT_FOLDER}/{file}.parquet",)
             yield Table(name, f"jobs that are alike, {meaning}", files, columns)
 

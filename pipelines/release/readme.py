@@ -120,7 +120,7 @@ def describe_plan(plan: ReleasePlan, certificate: Certificate, *, named: bool) -
         named=named,
         pooled_by=plan.pools.pooling.by,
         measured=[table.to_json() for table in (*plan.choices.workplaces, *plan.choices.tables)]
-        if plan.measures
+        if plan.measures or plan.workplaces
         else None,
     )
 

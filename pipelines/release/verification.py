@@ -247,12 +247,14 @@ class _PublicFolder:
 
     def measurements(self) -> str | None:
         """Check noisy counts, where there are some, against the noise of the plan."""
+        words, slots = "", self.plan.pools.slots
         if not self.plan.measures:
-            return None
-        words, layout = "", JobLayout(self.plan)
+            if self.planned.workplaces:
+                words, self.other_writers = check_workplaces(self.folder, self.planned, slots)
+            return words or None
+        layout = JobLayout(self.plan)
         noisy, self.other_writers = check_measurements(self.folder, self.plan, layout)
         if self.planned.workplaces:
-            slots = self.plan.pools.slots
             words, others = check_workplaces(self.folder, self.planned, slots, noisy[0])
             self.other_writers += others
         factors = self.written.factors if self.written else None
@@ -483,6 +485,7 @@ def contradictions(config: PublicConfig, plan: ReleasePlan) -> list[str]:
         "level of cells": (cells, asked_level),
         "thresholds": (thresholds, asked_thresholds),
         "tables of workplaces": (next(iter(of_work), None), all_jobs),
+        "most pools": (getattr(plan.numeric.parameters, "most_pools", None), plan.most_pools),
     }
     return [name for name, (planned, configured) in pairs.items() if planned != configured]
 

@@ -672,6 +672,7 @@ class Plan:
         self.attributes: dict[str, list[str]] = document["attributes"]
         self.public = [name for name in self.attributes if name not in self.secret]
         self.estimated = self.record or bool(self.secret)  # the jobs that are released, from noisy counts
+        self.changed_pools = 2 if self.dirichlet and self.record else 1  # in which a record may be (Lemma 44)
         self.near = None
         units = [""] * len(self.codes) if self.level is None else blocks[self.level]
         if "distance_km" in policy:
@@ -699,6 +700,19 @@ class Plan:
         one_job = [*numbers.values()].count(1)
         stated = {"attributes": self.public, "joint": joint}
         return {**stated, "numbers": len(numbers), "of_one_job": one_job}
+
+    @property
+    def range(self) -> list[Fraction]:
+        """How many records a pool may have, as parts of its jobs: the fewest and the most."""
+        listed = self.config["workplaces"] or ({"fewest": "0.8", "most": "1.25"} if self.record else {})
+        return [configured(listed.get(name, "1")) for name in ("fewest", "most")]
+
+    @property
+    def most_pools(self) -> int:
+        """How many pools there can be, whatever jobs there are: of every block and every unit."""
+        pooling = self.document["pooling"]
+        places = len(self.codes) + len({*self.tables["blocks"][pooling["level"]]})
+        return places * math.prod(len(self.attributes[name]) for name in pooling["by"])
 
     @property
     def files(self) -> list[dict[str, str]]:
@@ -801,7 +815,9 @@ def check_plan(folder: Path, plan: Plan) -> str:
         )
         and (not plan.estimated or of_work[:1] == [(None, None, *plan.attributes)]),
         "more than homes is protected under a policy, or drawn more than once": not plan.estimated
-        or (privacy["policy"] == "full" and plan.number == 1 and not plan.dirichlet),
+        or (privacy["policy"] == "full" and plan.number == 1),
+        "pools that are resampled are by secret attributes": not plan.dirichlet
+        or plan.secret.keys().isdisjoint(pooling["by"]),
         "the policy is of a level that there is not": plan.level is None or plan.level in order[:-1],
         "cells are of a level that there is not": document["choices"]["cell_level"] in (None, *order),
         "secret attributes are others": plan.secret.items() <= document["attributes"].items(),
@@ -900,33 +916,48 @@ def guarantee(plan: Plan, stated: Document, ratios: list[Decimal]) -> Document:
     epsilon_asked, allowed = ratio(document["epsilon"]), ratio(document["delta"])
     # Classes or tables, and the run as a whole (Lemmas 8, 11, 13, 26, 33 and 40).
     classes = pool_classes(plan) if dirichlet else []
-    noise = [] if dirichlet else ratios_of(plan)
+    noise = ratios_of(plan)
     noises = [2 * log(up(1 / p)) for p in noise]
-    sets = [(True,) * len(noises)] if plan.estimated else changed(plan)  # Lemma 43
-    rows = [*(dirichlet_rows(plan, classes) if dirichlet else table_rows(plan, noise, noises, sets))]
+    sets = [(True,) * len(noises)] if plan.estimated or dirichlet else changed(plan)  # Lemma 43
+    # What tables of workplaces leave of epsilon for a pool, and what both lose together (Lemma 44).
+    of_work, pools = Fraction(sum(noises, ZERO) if dirichlet else 0), runs * plan.changed_pools
+    epsilon_of_pool = (epsilon_asked - of_work) / plan.changed_pools
+
+    def together(epsilon: Decimal | Fraction, delta: Decimal) -> tuple[Decimal, Decimal]:
+        return up(of_work + pools * Fraction(epsilon)), min(ONE, pools * delta)
+
+    rows = [*dirichlet_rows(plan, classes, epsilon_of_pool), *table_rows(plan, noise, noises, sets)]
     reached = follow("certificate.json: classes", stated["classes"], rows, ratios)
-    together: Callable[..., Decimal] = max if dirichlet else sum
-    losses = {name: together(Decimal(row[name]) for row in reached) for name in rows[0] if "loss" in name}
-    delta = min(ONE, runs * sum((row["pools"] * row["delta"] for row in reached), ZERO))
-    epsilon = runs * max(row["epsilon"] for row in reached) if dirichlet else noise_loss(plan, noises, sets)
-    pure = max((runs * pure_loss(c) for c in classes), default=epsilon)
-    if pure < epsilon:
-        epsilon, delta = pure, ZERO
+    losses: dict[str, Decimal] = {}
+    for row in reached:
+        for name in [name for name in row if "loss" in name]:
+            before, loss = losses.get(name, ZERO), Decimal(row[name])
+            losses[name] = before + loss if name == "noise_loss" else max(before, loss)
+    pure = max(map(pure_loss, classes), default=ZERO)
+    run = record = pure, ZERO  # of one pool
+    if dirichlet and (epsilon := max(row["epsilon"] for row in reached[: len(classes)])) <= pure:
+        failures = [row["delta"] * (1 if plan.record else row["pools"]) for row in reached]
+        run = epsilon, plan.most_pools * max(failures) if plan.record else sum(failures, ZERO)
 
     # One record: at what was asked for, and at other points of the curve.
-    epsilons = [epsilon_asked * Fraction(k, 4) for k in (2, 3, 4, 5, 6) if dirichlet]
-    epsilons, record_cost = [e for e in epsilons if up(runs * e) < pure], (pure, ZERO)
-    if epsilon_asked in epsilons:
-        record_cost = up(runs * epsilon_asked), min(ONE, runs * max(row["record_delta"] for row in reached))
+    epsilons = [epsilon_of_pool * Fraction(k, 4) for k in (2, 3, 4, 5, 6)]
+    epsilons = [e for e in epsilons if together(e, ZERO)[0] < together(pure, ZERO)[0]]
+    if epsilon_of_pool in epsilons:
+        record = up(epsilon_of_pool), max(row["record_delta"] for row in reached)
     curve, points = stated["record_level"]["curve"], list[Document]()
     for e, point in zip(epsilons, curve):
-        enough, bound = DOWN.divide(decimal(point["delta"]), runs), ZERO
+        enough, bound = DOWN.divide(decimal(point["delta"]), pools), ZERO
         for c in classes:
             bound = max(bound, next((d for d in record_deltas(c, e, plan.protected) if d <= enough), ONE))
-        bounds = (min(ONE, runs * bound), ONE)[: 1 + any(c.m > TERMS for c in classes)]
-        points.append({"epsilon": rounded_up(runs * e), "delta": iter(bounds)})
-    points.append(of_records(pure, ZERO))
-    kind, cost = document["guarantee"], record_cost if document["guarantee"] == "dp" else (epsilon, delta)
+        bounds = (min(ONE, pools * bound), ONE)[: 1 + any(c.m > TERMS for c in classes)]
+        points.append({"epsilon": rounded_up(of_work + pools * e), "delta": iter(bounds)})
+    whole, record_cost = (together(run[0], ZERO)[0], min(ONE, runs * run[1])), together(*record)
+    if epsilon_of_pool in epsilons:
+        record_cost = up(of_work + pools * epsilon_of_pool), record_cost[1]
+    if not dirichlet:
+        whole = record_cost = noise_loss(plan, noises, sets), ZERO
+    points.append(of_records(together(pure, ZERO)[0] if dirichlet else whole[0], ZERO))
+    kind, cost = document["guarantee"], record_cost if document["guarantee"] == "dp" else whole
     fits = cost[0] <= up(runs * epsilon_asked) and cost[1] <= up(runs * allowed)
     need(fits, "the plan costs more than was requested")
 
@@ -935,17 +966,19 @@ def guarantee(plan: Plan, stated: Document, ratios: list[Decimal]) -> Document:
     words = worded(source if plan.number > 1 else "one", N=rf"\b{plan.number}(?= [a-z])")
     user = {"records": plan.records, "statement": worded("user_level", N=records)}
     person, presence = of_records(*record_cost, plan.records) | user, None
-    if plan.protected:  # Lemmas 28 and 29
-        run, record = (
-            ((epsilon, delta), record_cost) if dirichlet else ((runs * sum(noises, ZERO) / 2, ZERO),) * 2
-        )
+    if plan.protected:  # Lemmas 28, 29 and 44: noise costs half, and one pool is changed
+        alone = runs * sum(noises, ZERO) / 2
+        if dirichlet:
+            run, record = ((alone + runs * e, min(ONE, runs * d)) for e, d in (run, record))
+        else:
+            run = record = alone, ZERO
         presence = {
             "statement": worded("presence", N=records),
             "run": of_records(*run),
             "record_level": of_records(*record),
             "user_level": of_records(*record, plan.records),
         }
-    level = dict(zip(epsilons, curve)).get(epsilon_asked, of_records(*record_cost))
+    level = dict(zip(epsilons, curve)).get(epsilon_of_pool, of_records(*record_cost))
     policy, letters = policy_of(plan)
     protects = "record" if plan.record else plan.protected
     case = policy and policy["kind"], document["mechanism"], protects, plan.population
@@ -963,7 +996,7 @@ def guarantee(plan: Plan, stated: Document, ratios: list[Decimal]) -> Document:
         "mechanism": document["mechanism"],
         "definition": worded("definition", *case, **letters),
         "requested": {**requested, "guarantee": kind, "words": worded(kind)},
-        "run": of_records(epsilon, delta),
+        "run": of_records(*whole),
         "record_level": {**level, "curve": points},
         "user_level": person,
         "protects": "record" if plan.record else "home",
@@ -1014,34 +1047,42 @@ def policy_name(kind: str, lines: dict[str, list[str]]) -> str:
 
 def pool_classes(plan: Plan) -> list[PoolClass]:
     """Return the classes of Dirichlet resampling; every pool must be in its own (Lemmas 9 and 29)."""
-    parameters, workplaces = plan.document["parameters"], plan.config["workplaces"]
+    parameters = plan.document["parameters"]
     retention, rows = [*map(ratio, parameters["retention"])], parameters["classes"]
     classes = [PoolClass.of(row, retention, parameters["denominator"]) for row in rows]
     reached = dict.fromkeys(range(len(classes)), (0, 0))  # m is a multiple of n
     counts = [
         [strata.count(s) for s in range(len(retention))] for strata in plan.tables["domains"]["stratum"]
     ]
-    fewest, most = (
-        configured(workplaces[name]) if workplaces else Fraction(1) for name in ("fewest", "most")
-    )
+    fewest, most = plan.range
     for n, m, domain, number in zip(*(plan.tables["pools"][name] for name in ("n", "m", "domain", "class"))):
         need(0 <= number < len(classes), "plan: a pool is of a class that there is not")
         c, cells = classes[number], zip(rows[number]["cells_min"], counts[domain], rows[number]["cells"])
         inside = c.n_min <= max(1, math.floor(fewest * n)) and math.ceil(most * n) <= c.n_max and m <= c.m
         need(inside and all(a <= k <= b for a, k, b in cells), "plan: a pool is outside its class's limits")
         reached[number] = max(reached[number], (math.ceil(most * n), m))
+    if plan.record:  # pools follow from noisy counts, so there is a class for each size up to the last
+        starts = [1, *(c.m + 1 for c in classes)]
+        fits = parameters.get("most_pools") == plan.most_pools and sum(plan.slots["count"]) < starts[-1]
+        for first, c, row in zip(starts, classes, rows):
+            fits &= first <= c.m and c.n_min <= max(1, math.floor(fewest * first))
+            fits &= math.ceil(most * c.m) <= c.n_max
+            ranges = (zip(row["cells_min"], of_domain, row["cells"]) for of_domain in counts)
+            fits &= all(a <= k <= b for cells in ranges for a, k, b in cells)
+        need(fits, "plan: classes are not for pools of every size")
+        return classes
     due = [(c.n_max, c.m) for c in classes]
     # Bounds of larger pools would be true, and take for ever.
     need([*reached.values()] == due, "plan: the limits of a class are not those of its pools")
     return classes
 
 
-def dirichlet_rows(plan: Plan, classes: list[PoolClass]) -> Iterator[Document]:
-    """Yield what is true of each class of Dirichlet resampling."""
-    parameters, epsilon = plan.document["parameters"], ratio(plan.document["epsilon"])
+def dirichlet_rows(plan: Plan, classes: list[PoolClass], epsilon: Fraction) -> Iterator[Document]:
+    """Yield what is true of each class of Dirichlet resampling, of which a pool has this epsilon."""
+    parameters = plan.document["parameters"]
     of_pools = plan.tables["pools"]["class"]
     pools, of_m = Counter(of_pools), Counter(zip(of_pools, plan.tables["pools"]["m"]))
-    for number, (c, row) in enumerate(zip(classes, parameters["classes"])):
+    for number, (c, row) in enumerate(zip(classes, parameters.get("classes", []))):
         alike = of_m[number, c.m] == pools[number] and c.n_min == c.n_max and row["cells"] == row["cells_min"]
         few = alike and not plan.protected and 2 <= sum(row["cells"]) <= 5 and c.m <= 400
         yield {
@@ -1060,14 +1101,15 @@ def dirichlet_rows(plan: Plan, classes: list[PoolClass]) -> Iterator[Document]:
 def ratios_of(plan: Plan) -> list[Fraction]:
     """Return the ratio of the noise of each measured table."""
     parameters, tables = plan.document["parameters"], plan.document["choices"]["tables"]
-    every = parameters, *parameters.get("secondary", []), *plan.workplaces
+    of_homes = [] if plan.dirichlet else [parameters, *parameters.get("secondary", [])]
+    every = *of_homes, *plan.workplaces
     numbers = [(table["numerator"], table["denominator"]) for table in every]
     # The sampler is made for sums of at most 2^62, and for steps of noise that end.
     fits = all(type(p) is int and p > 0 and type(q) is int and p + q <= 2**62 for p, q in numbers)
     fits = fits and all(4000 * (q - p) >= q for p, q in numbers)
     need(fits, "plan.json: a ratio is none that noise is drawn with")
-    of_homes = len(numbers) - len(plan.workplaces)
-    need(of_homes == 1 + len(tables), "plan.json: parameters.secondary are not those of choices.tables")
+    due = 0 if plan.dirichlet else 1 + len(tables)
+    need(len(of_homes) == due, "plan.json: parameters.secondary are not those of choices.tables")
     return [Fraction(p, q) for p, q in numbers]
 
 
@@ -1103,8 +1145,11 @@ def table_rows(
     plan: Plan, ratios: list[Fraction], noises: list[Decimal], sets: list[tuple[bool, ...]]
 ) -> Iterator[Document]:
     """Yield what is true of each measured table of geometric noise (Lemmas 20, 33 and 40)."""
-    need({*plan.tables["pools"]["class"]} == {0}, "plan: a pool is of a class that there is not")
-    for i, (table, noise, ratio, changed) in enumerate(zip(measured(plan), noises, ratios, zip(*sets))):
+    known = plan.dirichlet or {*plan.tables["pools"]["class"]} == {0}
+    need(known, "plan: a pool is of a class that there is not")
+    tables = [*enumerate(measured(plan))]
+    tables = tables[len(tables) - len(ratios) :]  # without those of homes, where these are resampled
+    for (i, table), noise, ratio, changed in zip(tables, noises, ratios, zip(*sets)):
         n, size = zip(*table.values())
         most = max(n if i else plan.tables["pools"]["m"])
         loss = noise if any(changed) else ZERO
@@ -1286,7 +1331,8 @@ def read_release(folder: Path) -> tuple[Document, Plan]:
     if not document["choices"]["workplaces"]:
         return stated, Plan(document, tables)
     columns = ["work", *document["attributes"], "count"]
-    for name in ("groups", "slots"):  # by the former homes were grouped, the latter are released
+    groups = [] if document["mechanism"] == "dirichlet" else ["groups"]
+    for name in (*groups, "slots"):  # by the former homes were grouped, the latter are released
         slots = parquet(folder / "measurements" / f"{name}.parquet", columns).read().to_pydict()
         counts, kinds = slots["count"], [*zip(*(slots[name] for name in columns[:-1]))]
         good = min(counts, default=0) > 0 and len({*kinds}) == len(kinds)
@@ -1324,7 +1370,7 @@ def check_names(folder: Path, plan: Plan) -> str:
         due |= {f"{name}.parquet", *([f"{name}.csv.gz"] if with_csv else [])}
     if plan.estimated:
         numbers = range(1, len(plan.workplaces) + 1)
-        due |= {"measurements/groups.parquet", "measurements/slots.parquet"}
+        due |= {"measurements/slots.parquet", *([] if plan.dirichlet else ["measurements/groups.parquet"])}
         due |= {f"measurements/workplaces-{k}.parquet" for k in numbers}
     if not plan.dirichlet:
         tables = range(len(plan.document["choices"]["tables"]) + 1)

@@ -4,7 +4,8 @@ A row of ``measurements/workplaces-1.parquet`` is a cell of the first table of w
 category of each of its attributes, with its noisy count, which may be negative. A row of
 ``measurements/groups.parquet`` are jobs of one work block and the same categories, estimated from these
 counts: the groups in which homes are counted are made of them. A row of ``measurements/slots.parquet`` is the
-same, estimated again with the noisy counts of homes: these jobs are released.
+same, estimated again with the noisy counts of homes: these jobs are released. Where homes are resampled there
+are no such counts, and the first slots are released.
 """
 
 from __future__ import annotations
@@ -39,13 +40,14 @@ def workplace_files(plan: ReleasePlan) -> list[str]:
     if not plan.workplaces:
         return []
     numbers = range(1, len(plan.workplaces) + 1)
-    return [*(f"{MEASUREMENT_FOLDER}/workplaces-{k}.parquet" for k in numbers), GROUP_FILE, SLOT_FILE]
+    slots = [GROUP_FILE, SLOT_FILE] if plan.measures else [SLOT_FILE]
+    return [*(f"{MEASUREMENT_FOLDER}/workplaces-{k}.parquet" for k in numbers), *slots]
 
 
 def write_workplaces(plan: ReleasePlan, noisy: Sequence[Int64], slots: Slots, folder: Path) -> None:
     """Write noisy counts of workplaces, and the slots that follow from them, into the public folder."""
     tables = [_of_cells(measured, counts) for measured, counts in zip(plan.workplaces, noisy, strict=True)]
-    for name, table in zip(workplace_files(plan)[:-1], [*tables, _of_slots(plan, slots)], strict=True):
+    for name, table in zip(workplace_files(plan), [*tables, _of_slots(plan, slots)], strict=False):
         (folder / name).parent.mkdir(exist_ok=True)
         pq.write_table(table, folder / name, compression="zstd")
 
@@ -57,13 +59,17 @@ def write_slots(plan: ReleasePlan, slots: Slots, folder: Path) -> None:
 
 
 def grouped_plan(folder: Path, plan: ReleasePlan) -> ReleasePlan:
-    """Return the plan by which homes were measured: with the first slots that were estimated."""
-    return plan.with_slots(_read_slots(folder / GROUP_FILE, plan))
+    """Return the plan with the first slots that were estimated: those by which homes were sorted."""
+    name = GROUP_FILE if plan.measures else SLOT_FILE
+    return plan.with_slots(_read_slots(folder / name, plan))
 
 
 def drawn_plan(folder: Path, plan: ReleasePlan) -> ReleasePlan:
     """Return the plan by which a release was drawn: with the slots that were estimated, where any were."""
-    return sized_plan(folder, grouped_plan(folder, plan)) if plan.workplaces else plan
+    if not plan.workplaces:
+        return plan
+    grouped = grouped_plan(folder, plan)
+    return sized_plan(folder, grouped) if plan.measures else grouped
 
 
 def sized_plan(folder: Path, grouped: ReleasePlan) -> ReleasePlan:
@@ -77,22 +83,25 @@ def sized_plan(folder: Path, grouped: ReleasePlan) -> ReleasePlan:
 
 def read_workplaces(folder: Path, plan: ReleasePlan) -> list[Int64]:
     """Return the noisy counts of every table of workplaces."""
-    return [_read_noisy(folder / name, plan, k) for k, name in enumerate(workplace_files(plan)[:-2])]
+    return [
+        _read_noisy(folder / name, plan, k)
+        for k, name in enumerate(workplace_files(plan)[: len(plan.workplaces)])
+    ]
 
 
 def check_workplaces(
-    folder: Path, plan: ReleasePlan, slots: Slots, of_homes: Sequence[Cells]
+    folder: Path, plan: ReleasePlan, slots: Slots, of_homes: Sequence[Cells] = ()
 ) -> tuple[str, list[str]]:
-    """Check the files of workplaces, and that the slots follow from the noisy counts, those of homes too.
+    """Check the files of workplaces, and that slots follow from noisy counts, of homes too if there are any.
 
     Returned are words, and the files that another version of pyarrow wrote, whose bytes are not compared.
     """
     names, noisy, grouped = workplace_files(plan), read_workplaces(folder, plan), grouped_plan(folder, plan)
-    for name, fits in (
-        (GROUP_FILE, slots_fit(plan, noisy, grouped.pools.slots)),
-        (SLOT_FILE, slots_fit_again(plan, noisy, grouped, of_homes, slots)),
-    ):
-        if not fits:
+    fits = {names[len(noisy)]: slots_fit(plan, noisy, grouped.pools.slots)}
+    if plan.measures:
+        fits[SLOT_FILE] = slots_fit_again(plan, noisy, grouped, of_homes, slots)
+    for name, fit in fits.items():
+        if not fit:
             raise FormError(f"{name}: these jobs cannot have been estimated from the noisy counts")
     others = [
         name for name in names if not check_parquet_bytes(folder / name, partial(rewrite, folder / name))

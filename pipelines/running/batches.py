@@ -301,7 +301,9 @@ class RunBatches:
         kind, kind_of_work = _KINDS[type(procedure_of(plan))]
         createdate = state.certificate.created[:10].replace("-", "")
         work = kind_of_work(plan, createdate, state.config.run.batch_jobs)
-        return RecordBatches(staging, key, work, planned) if plan.workplaces else kind(staging, key, work)
+        if plan.workplaces and plan.measures:
+            return RecordBatches(staging, key, work, planned)
+        return kind(staging, key, work)
 
     def __len__(self) -> int:
         return len(self.work.slices)

@@ -60,9 +60,9 @@ def run_steps(plan: ReleasePlan, *, reviewed: bool) -> tuple[Step, ...]:
 
 def resumed_steps(plan: ReleasePlan) -> tuple[Step, ...]:
     """Return the steps of a run from where it draws."""
-    if not plan.measures:
-        return Step.DRAW, Step.WRITE, Step.CHECK
     first = [Step.WORKPLACES] if plan.workplaces else []
+    if not plan.measures:
+        return *first, Step.DRAW, Step.WRITE, Step.CHECK
     return *first, Step.MEASURE, Step.ESTIMATE, Step.DRAW, Step.CORRECT, Step.WRITE, Step.CHECK
 
 

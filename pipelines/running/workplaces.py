@@ -33,11 +33,14 @@ def keep_records(staging: RunFolder, plan: ReleasePlan, parts: Iterable[geo_data
     """
     totals = _Totals(plan.pools.slots, plan.public_categories) if plan.policy.secret else None
     counts = [np.zeros(int(measured.table.offsets[-1]), np.int64) for measured in plan.workplaces]
+    categories = plan.pools.slots.categories
+    if plan.policy.secret and not plan.measures:  # pools that are resampled have their public numbers of jobs
+        categories = plan.public_categories
     staging.records.touch()  # there may be none
     for records in parts:
         if totals is not None:
             totals.add(records)
-        _, unknown = combination_of(records, plan.pools.slots.categories)
+        _, unknown = combination_of(records, categories)
         in_order = {name: records.attributes[name] for name in plan.pools.slots.categories}
         records = geo_data.JobRecords(np.where(unknown, -1, records.work), records.home, in_order)
         staging.add_records(records)

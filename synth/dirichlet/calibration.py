@@ -23,7 +23,7 @@ from synth.dirichlet.losses import PoolClass
 from synth.dirichlet.pruning import pruning_gain, quick_pruning_gain
 from synth.dirichlet.record import presence_delta_bound, record_delta_bound
 from synth.errors import ShownError
-from synth.plan import GuaranteeName, Pools
+from synth.plan import GuaranteeName, Pools, RecordRange
 from synth.rationals import decimal_up
 from synth.tails import FLOAT, Arithmetic, rigorous, upper_fraction
 
@@ -37,6 +37,8 @@ _MAX_GAIN = 1e15  # a larger gain buys nothing: the prior is then a unit in the 
 _EXACT_SIZES = 64  # pools of up to this size are classed by their exact size
 _GROWTH = 1.03  # ratio of neighbouring size limits above that
 _ROUGH_GROWTH = 1.2  # the same for a trial: priors are some thousandths larger
+_WIDE_GROWTH = 1.1  # the same for classes of all sizes
+_LARGEST = 2**31 - 1  # jobs that a release may have
 
 
 class BudgetTooSmallError(ShownError, ValueError):
@@ -135,6 +137,43 @@ def group_pools(
         )
     ]
     return pool_class.astype(np.int32), classes
+
+
+def classes_of_all_sizes(
+    cells: NDArray[np.int64], retention: tuple[Fraction, ...], record_range: RecordRange
+) -> list[PoolClass]:
+    """Return classes for pools of every size that the sampler holds, of any of some domains.
+
+    Parameters
+    ----------
+    cells : ndarray of int64, shape (n_domains, n_strata)
+        Cells of each domain in each retention stratum.
+    retention : tuple of Fraction
+        Of each stratum.
+    record_range : RecordRange
+        How many records a pool may have.
+
+    Returns
+    -------
+    list of PoolClass
+        By rising size, with gain 1 and prior 0: not calibrated yet.
+    """
+    # Half of the weight that the sampler takes is for priors.
+    largest_pool = min(_LARGEST, math.floor(MAX_WEIGHT / 2 / DENOMINATOR / (1 + record_range.most)))
+    last = [*range(1, _EXACT_SIZES + 1)]
+    while last[-1] < largest_pool:
+        last.append(min(largest_pool, math.floor(last[-1] * _WIDE_GROWTH)))
+    sizes = np.array(last, np.int64)
+    fewest, _ = record_range.limits(np.append(0, sizes[:-1]) + 1)
+    _, most = record_range.limits(sizes)
+    largest, least, none = cells.max(axis=0), cells.min(axis=0), (0,) * len(retention)
+    return [
+        PoolClass(
+            low, high, draws, tuple(largest.tolist()), tuple(least.tolist()), none, Fraction(1), none,
+            retention, DENOMINATOR,
+        )
+        for low, high, draws in zip(fewest.tolist(), most.tolist(), last, strict=True)
+    ]  # fmt: skip
 
 
 def alike_classes(

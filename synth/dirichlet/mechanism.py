@@ -20,6 +20,7 @@ from synth.dirichlet.calibration import (
     ProvedLoss,
     alike_classes,
     calibrate_class,
+    classes_of_all_sizes,
     group_pools,
     proved_loss,
     smallest_epsilon,
@@ -33,12 +34,14 @@ from synth.dirichlet.parameters import (
     DirichletParameters,
     check_membership,
     check_retention,
+    class_by_size,
     strata_counts,
 )
 from synth.dirichlet.record import presence_delta_bound, pure_gain, record_delta_bound
 from synth.dirichlet.urn import Urns, sample_cells
+from synth.geometric.workplaces import calibrated_workplaces, epsilon_of_homes, with_workplaces
 from synth.mechanism import Guarantee, Mechanism, Presence
-from synth.plan import Domains, Plan, Pools, RecordRange, Target
+from synth.plan import Domains, Plan, Pools, RecordRange, Table, Target
 from synth.randomness import WordStream
 from synth.rationals import decimal_up, exact
 from synth.tails import rigorous, upper_fraction
@@ -70,6 +73,8 @@ class Dirichlet(Mechanism):
         count: Callable[[int, int], None] | None = None,
         prior: Fraction | None = None,
         multiple: tuple[int, ...] | None = None,
+        workplaces: Sequence[tuple[Table, Fraction]] = (),
+        most_pools: int | None = None,
     ) -> Plan:
         """Choose priors so that the certified totals meet the target.
 
@@ -78,7 +83,12 @@ class Dirichlet(Mechanism):
         with the fewest that it may have. Parameters and errors are those of `Mechanism.calibrate`; beside
         them, `prior` is that of every cell, by default the smallest that is certified; `multiple` says how
         many times the smallest the cells of each stratum have, by default 1: more noise than is needed, where
-        it does no harm.
+        it does no harm. Tables of `workplaces` are measured first, each with its share of epsilon.
+
+        Where whole records are protected, pools follow from noisy counts, and there are at most `most_pools`.
+        Classes are then for pools of every size. A record may change two pools: each has half of the epsilon
+        that workplaces leave, and for "dp" half of delta; for "pdp" it may fail with probability delta /
+        `most_pools`.
         """
         delta, guarantee, record_range = target.delta, target.guarantee, target.record_range
         retention = tuple(exact(f, "retention") for f in retention)
@@ -92,8 +102,17 @@ class Dirichlet(Mechanism):
         if domains.strata_counts.shape[1] > len(retention):
             raise ValueError("a cell names a retention stratum that was not given")
         cells = strata_counts(domains, retention, pools.domain)
+        if (most_pools is None) != (target.protects == "home"):
+            raise ValueError("most_pools is given where, and only where, whole records are protected")
+        measured = calibrated_workplaces(workplaces, target.epsilon)
+        changed_pools = 1 if most_pools is None else 2
+        epsilon = epsilon_of_homes(target.epsilon, measured, changed_pools)
         limits = None if record_range is None else record_range.limits(pools.n)
-        pool_class, classes = group_pools(pools, cells, retention, limits, multiple, rough)
+        if most_pools is None or rough or record_range is None:
+            pool_class, classes = group_pools(pools, cells, retention, limits, multiple, rough)
+        else:
+            classes = classes_of_all_sizes(cells, retention, record_range)
+            pool_class = class_by_size(DirichletParameters(tuple(classes)), pools)
         alike = _alike(pool_class, pools, classes, record_range)
         records = pools.n_records
 
@@ -101,19 +120,23 @@ class Dirichlet(Mechanism):
 
         def calibrated(c: PoolClass, alike: bool, budget: Fraction) -> PoolClass | None:
             near = empty_threshold(calibrated_classes[-1]) if calibrated_classes else 1
-            allowance = delta if guarantee == "dp" else delta * c.n_min / records
+            if guarantee == "dp":
+                allowance = delta / changed_pools
+            else:
+                allowance = delta * c.n_min / records if most_pools is None else delta / most_pools
             goal = Goal(budget, allowance, prior, guarantee, record_range is not None, alike, rough, multiple)
             return _calibrated(c, goal, near)
 
         for c, identical in zip(classes, alike, strict=True):  # neighbours in size follow one another
-            calibrated_class = calibrated(c, identical, target.epsilon)
+            calibrated_class = calibrated(c, identical, epsilon)
             if calibrated_class is None:
-                raise _too_small(list(zip(classes, alike, strict=True)), calibrated, target.epsilon, prior)
+                of_classes, part = list(zip(classes, alike, strict=True)), epsilon / target.epsilon
+                raise _too_small(of_classes, calibrated, target.epsilon, prior, part)
             calibrated_classes.append(calibrated_class)
             if count is not None:
                 count(len(calibrated_classes), len(classes))
-        parameters = DirichletParameters(tuple(calibrated_classes))
-        return Plan(self.name, target, pools, domains, pool_class, parameters)
+        parameters = DirichletParameters(tuple(calibrated_classes), most_pools)
+        return Plan(self.name, target, pools, domains, pool_class, parameters, workplaces=measured)
 
     def parameters_from_json(self, data: dict[str, Any]) -> DirichletParameters:
         """Read the parameters of a stored plan."""
@@ -126,7 +149,7 @@ class Dirichlet(Mechanism):
         the pool's. eps is the maximum over classes of U* + V; delta the sum over pools of F
         (`proved_loss`); the person's delta the smaller of the largest tail and `record_delta_bound`. With a
         range of records the classes' limits are of records, and all numbers hold for one record more or less
-        too (`presence_delta_bound`).
+        too (`presence_delta_bound`). Where workplaces are measured, their noise is added (Lemma 44).
 
         Raises
         ------
@@ -141,8 +164,9 @@ class Dirichlet(Mechanism):
         number_of_pools = np.bincount(plan.pool_class, minlength=len(parameters.classes))
         presence = plan.target.record_range is not None
         alike = _alike(plan.pool_class, plan.pools, parameters.classes, plan.target.record_range)
+        epsilon = epsilon_of_homes(plan.target.epsilon, plan.workplaces, plan.changed_pools)
         bounds = [
-            _bounds(c, plan.target.epsilon, presence, is_alike)
+            _bounds(c, epsilon, presence, is_alike)
             for c, is_alike in zip(parameters.classes, alike, strict=True)
         ]
         rows = [
@@ -161,22 +185,31 @@ class Dirichlet(Mechanism):
                 # The tail is a delta at the class's own loss: of use where that is not above.
                 record_delta=(
                     min(bound.proved.tail, bound.person)
-                    if bound.proved.loss <= plan.target.epsilon and not presence
+                    if bound.proved.loss <= epsilon and not presence
                     else bound.person
                 ),
             )
             for c, count, bound in zip(parameters.classes, number_of_pools.tolist(), bounds, strict=True)
         ]
-        epsilons = [plan.target.epsilon * part for part in _CURVE]
+        epsilons = [epsilon * part for part in _CURVE]
         curve = [(e, max(bound.curve[i] for bound in bounds)) for i, e in enumerate(epsilons)]
         pure = max(bound.pure for bound in bounds)
         curve = [(e, d) for e, d in curve if e < pure] + [(pure, Fraction(0))]
-        total = Guarantee.of_classes(rows, plan.target.epsilon, curve)
-        if not presence:
-            return total
-        tight = total.tightened()  # the pure epsilon, too, is for one record more or less
-        record_more = Presence(tight.epsilon, tight.delta, tight.record_epsilon, tight.record_delta)
-        return replace(total, presence=record_more)
+        total = Guarantee.of_classes(rows, epsilon, curve)
+        if parameters.most_pools is not None:
+            worst = max(row.delta for row in rows)
+            total = replace(total, delta=min(parameters.most_pools * worst, Fraction(1)))
+        if presence:
+            tight = total.tightened()  # the pure epsilon, too, is for one record more or less
+            record_more = Presence(tight.epsilon, tight.delta, tight.record_epsilon, tight.record_delta)
+            total = replace(total, presence=record_more)
+        return with_workplaces(total, plan) if plan.workplaces else total
+
+    def class_of(self, plan: Plan, pools: Pools) -> NDArray[np.int32]:
+        """Return the class of each of other pools by size; where workplaces are public these are the same."""
+        if plan.target.protects == "home":
+            return plan.pool_class
+        return class_by_size(_parameters(plan), pools)
 
     def noise_share(self, plan: Plan) -> float:
         """Return the expected share of synthetic workers who are drawn as noise (not a bound).
@@ -312,16 +345,17 @@ def _too_small(
     calibrated: _Calibrated,
     epsilon: Fraction,
     prior: Fraction | None,
+    part: Fraction,
 ) -> BudgetTooSmallError:
-    """Say what would do: raise epsilon class by class until every class is certified."""
+    """Say what would do: raise epsilon, of which a pool has a part, until every class is certified."""
 
     def find() -> Fraction | None:
-        smallest: Fraction | None = epsilon
+        smallest: Fraction | None = epsilon * part
         for c, alike in classes:
             if smallest is not None and calibrated(c, alike, smallest) is None:
                 certifies = partial(_certifies, calibrated, c, alike)
                 smallest = smallest_epsilon(certifies, smallest)
-        return smallest
+        return None if smallest is None else smallest / part
 
     rule = "no prior certifies" if prior is None else f"the prior {prior} does not certify"
     return BudgetTooSmallError(f"{rule} epsilon {decimal_up(epsilon)} with this delta and retention", find)

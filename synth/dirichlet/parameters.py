@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from synth.dirichlet.calibration import MAX_WEIGHT
 from synth.dirichlet.losses import PoolClass
 from synth.mechanism import ClassGuarantee
-from synth.plan import Domains, Plan
+from synth.plan import Domains, Plan, Pools
 from synth.rationals import MAX_DENOMINATOR, exact
 
 
@@ -26,9 +26,13 @@ class DirichletParameters:
     ----------
     classes : tuple of PoolClass
         At least one; all have the same denominator and retentions.
+    most_pools : int, optional
+        Where the pools of a release follow from noisy counts: how many there can be. Classes are then for
+        pools of all sizes, by rising size.
     """
 
     classes: tuple[PoolClass, ...]
+    most_pools: int | None = None
 
     def __post_init__(self) -> None:
         if len({(c.denominator, c.retention) for c in self.classes}) != 1:
@@ -56,6 +60,7 @@ class DirichletParameters:
     def to_json(self) -> dict[str, Any]:
         """Return integers, texts and lists only."""
         return {
+            **({} if self.most_pools is None else {"most_pools": self.most_pools}),
             "denominator": self.denominator,
             "retention": [str(f) for f in self.retention],
             "classes": [
@@ -93,7 +98,8 @@ class DirichletParameters:
             )
             for c in data["classes"]
         )
-        return cls(tuple(classes))
+        most = data.get("most_pools")
+        return cls(tuple(classes), None if most is None else index(most))
 
 
 @dataclass(frozen=True, repr=False)
@@ -182,10 +188,15 @@ def check_membership(plan: Plan, parameters: DirichletParameters) -> None:
     )
     if outside.any():
         raise ValueError(f"{int(outside.sum())} pools are outside the limits of their class")
-    for number in np.unique(plan.pool_class).tolist():  # bounds of larger pools would take for ever
-        members, c = plan.pool_class == number, classes[number]
-        if c.n_max > largest[members].max() or c.m_max > pools.m[members].max():
-            raise ValueError("the limits of a class of the plan are beyond those of its pools")
+    if (parameters.most_pools is None) != (plan.target.protects == "home"):
+        raise ValueError("most_pools is stated where, and only where, whole records are protected")
+    if parameters.most_pools is not None:
+        _check_all_sizes(plan, parameters)
+    else:  # bounds of larger pools would take for ever
+        for number in np.unique(plan.pool_class).tolist():
+            members, c = plan.pool_class == number, classes[number]
+            if c.n_max > largest[members].max() or c.m_max > pools.m[members].max():
+                raise ValueError("the limits of a class of the plan are beyond those of its pools")
     for c in classes:
         if c.gain <= 1 or any(k and a < 1 for k, a in zip(c.cells, c.prior, strict=True)):
             raise ValueError("a class of the plan has a gain of at most 1 or a cell without a prior")
@@ -195,3 +206,38 @@ def check_membership(plan: Plan, parameters: DirichletParameters) -> None:
         weight += sum(a * k for a, k in zip(c.prior, c.cells, strict=True))
         if weight > MAX_WEIGHT:
             raise ValueError("the weights of an urn do not fit the sampler's 62 bits")
+
+
+def class_by_size(parameters: DirichletParameters, pools: Pools) -> NDArray[np.int32]:
+    """Return the class of each pool, where classes are for pools of all sizes.
+
+    Raises
+    ------
+    ValueError
+        If a pool is larger than those of the last class.
+    """
+    largest = np.array([c.m_max for c in parameters.classes], np.int64)
+    if pools.m.max() > largest[-1]:
+        raise ValueError(f"a pool has more than {largest[-1]:,} slots")
+    return np.searchsorted(largest, pools.m).astype(np.int32)
+
+
+def _check_all_sizes(plan: Plan, parameters: DirichletParameters) -> None:
+    """Check that every pool that there can be is inside the class of its size."""
+    classes, record_range = parameters.classes, plan.target.record_range
+    assert record_range is not None
+    last = np.array([c.m_max for c in classes], np.int64)
+    first = np.append(0, last[:-1]) + 1
+    if np.any(first > last):
+        raise ValueError("classes for all sizes are by rising size")
+    fewest, largest = record_range.limits(first)[0], record_range.limits(last)[1]
+    cells = strata_counts(plan.domains, parameters.retention, np.arange(plan.domains.n_domains))
+    most, least = (np.array([getattr(c, name) for c in classes], np.int64) for name in ("cells", "cells_min"))
+    inside = np.all(most >= cells.max(axis=0)) and np.all(least <= cells.min(axis=0))
+    inside &= bool(
+        np.all(fewest >= [c.n_min for c in classes]) and np.all(largest <= [c.n_max for c in classes])
+    )
+    if not inside or not np.array_equal(plan.pool_class, class_by_size(parameters, plan.pools)):
+        raise ValueError("the classes of the plan are not for pools of every size")
+    if int(parameters.most_pools or 0) < plan.pools.n_pools:
+        raise ValueError("the plan has more pools than it says that there can be")

@@ -28,7 +28,8 @@ from synth.rationals import decimal_up, exact
 from synth.tails import rigorous, upper_fraction
 
 _TOTAL = 2**62  # P + Q: one word then decides, without rejection, whether and where noise begins
-_SMALLEST_EPSILON = Fraction(1, 1000)  # below, the noise of one cell takes more than 2,000 words
+SMALLEST_EPSILON = Fraction(1, 1000)
+"""Of a table: below, the noise of one cell takes more than 2,000 words of the sampler."""
 
 Sets = frozenset[tuple[bool, ...]]
 """Sets of measured tables: of each, whether each table is in it."""
@@ -91,12 +92,12 @@ class Geometric(Mechanism):
         if target.record_range is not None:  # one record more changes every table, at half of the loss
             changed = max(changed, Fraction(1, 2))
         shares = [share / (changed or 1) for share in shares]
-        if epsilon * min(shares) < _SMALLEST_EPSILON:
+        if epsilon * min(shares) < SMALLEST_EPSILON:
             raise BudgetTooSmallError(
                 f"epsilon {decimal_up(epsilon)} needs more noise than the sampler is made for",
-                lambda: _SMALLEST_EPSILON / min(shares),
+                lambda: SMALLEST_EPSILON / min(shares),
             )
-        first, *others = (_smallest(epsilon * share) for share in shares)
+        first, *others = (calibrated_noise(epsilon * share) for share in shares)
         parameters = replace(first, secondary=tuple(others[: len(tables)]))
         pool_class = np.zeros(pools.n_pools, np.int32)
         measured = tuple(
@@ -130,18 +131,10 @@ class Geometric(Mechanism):
         else:
             sets = changed_tables([table.domains for table in tables])
         for table, ratio, changed in zip(tables, ratios, zip(*sets, strict=True), strict=True):
-            row = GeometricClass(
-                pools=table.n.size,
-                n_min=int(table.n.min()),
-                n_max=int(table.n.max()),
-                m_max=int((plan.pools.m if table is tables[0] else table.n).max()),
-                cells=(int(table.k.max()),),
-                epsilon=noise_loss(ratio) if any(changed) else zero,
-                delta=zero,
-                record_delta=zero,
-                ratio=ratio,
-            )
-            rows.append(row)
+            row = table_class(table, ratio)
+            if table is tables[0]:
+                row = replace(row, m_max=int(plan.pools.m.max()))
+            rows.append(row if any(changed) else replace(row, epsilon=zero))
         # A record is in one group of every table, so what those lose that it changes together adds up.
         loss = joint_loss(sets, [row.epsilon for row in rows])
         presence = None
@@ -249,6 +242,21 @@ def _with_less_noise(parameters: GeometricParameters, part: float) -> GeometricP
     return GeometricParameters(numerator, total - numerator)
 
 
+def table_class(table: Table, ratio: Fraction) -> GeometricClass:
+    """Return the guarantee of the counts of a measured table that every record may change."""
+    return GeometricClass(
+        pools=table.n.size,
+        n_min=int(table.n.min()),
+        n_max=int(table.n.max()),
+        m_max=int(table.n.max()),
+        cells=(int(table.k.max()),),
+        epsilon=noise_loss(ratio),
+        delta=Fraction(0),
+        record_delta=Fraction(0),
+        ratio=ratio,
+    )
+
+
 def noise_loss(ratio: Fraction) -> Fraction:
     """Return 2 ln(1/p), the largest loss of noisy counts, rounded up by ball arithmetic.
 
@@ -291,7 +299,7 @@ def noisy_counts(
     return counts + two_sided_noise(counts.size, parameters.numerator, parameters.denominator, stream)
 
 
-def _smallest(epsilon: Fraction) -> GeometricParameters:
+def calibrated_noise(epsilon: Fraction) -> GeometricParameters:
     """Return the smallest p = P/Q with P + Q = 2^62 whose loss, rounded up, is at most epsilon."""
     with rigorous() as balls:
         p = balls.exp(balls.number(-epsilon / 2))

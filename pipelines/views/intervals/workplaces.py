@@ -49,9 +49,10 @@ class WorkplaceIntervals:
         public = release.public
         try:
             planned = load_plan(public / "plan")
-            of_work, grouped = read_workplaces(public, planned), grouped_plan(public, planned)
-            (of_homes,) = read_measurements(public, self._plan, JobLayout(self._plan))
-            self._counted = [*counted_workplaces(planned, of_work), *counted_homes(grouped, of_homes)]
+            self._counted = [*counted_workplaces(planned, read_workplaces(public, planned))]
+            if planned.measures:
+                (of_homes,) = read_measurements(public, self._plan, JobLayout(self._plan))
+                self._counted += counted_homes(grouped_plan(public, planned), of_homes)
         except FormError as error:
             raise PublicReleaseError(f"{public}: {error}") from error
 

@@ -231,7 +231,7 @@ def audited(epsilon: Fraction) -> AuditResult:
     after[0] = 1
     return audit(
         urns, before, after, runs=300_000, delta=Fraction(0), confidence=1 - Fraction(1, 10**6),
-        sampler=sampler_with(geometric._smallest(epsilon), 12), key=RunKey.from_seed(7),
+        sampler=sampler_with(geometric.calibrated_noise(epsilon), 12), key=RunKey.from_seed(7),
     )  # type: ignore[arg-type]  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from synth.geometric import noise as sampler
-from synth.geometric.mechanism import _smallest
+from synth.geometric.mechanism import calibrated_noise
 from synth.geometric.noise import noise_limit, rare_residuals, rare_zeros, two_sided_noise
 from synth.randomness import RunKey, WordStream
 
@@ -88,7 +88,7 @@ def test_the_size_of_the_buffer_does_not_matter(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("epsilon", ["8.6", "1/4"])
 def test_a_million_values_fit_the_exact_probabilities(epsilon: str) -> None:
-    number, runs = _smallest(Fraction(epsilon)), 1_000_000
+    number, runs = calibrated_noise(Fraction(epsilon)), 1_000_000
     p = number.ratio
     noise = two_sided_noise(
         runs, number.numerator, number.denominator, RunKey.from_seed(8).stream("noise", 0)
