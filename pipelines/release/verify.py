@@ -480,14 +480,16 @@ WORDS = """
     3c3495e89ca30f679f0bf06b69dd7c0a 471f715fb5b58f0dda9c089b5762ef0d 4ac827aa58bc0f932a61d1a2fcdea7e4
     4eb583a93017378e44cf1ac84586fc3e 53dc44cad1e7b5db54e667df7944300f 5b5ba69e844944faa3abed52210514d2
     5c00af8c94174ef7b0810db7faa0dbff 60ec865a82cd1129edebae9870416e5a 63903b4bcb8111476fcdfce3a253ba0a
-    64b2b6983313f388c2ed8845233a5e1e 6d6d1595955cd6b4b77d5f8ef47676d4 713e6831f9da839e4fef35b2e4acd100
-    7785d90c015c6de95eaefb6f76fc8371 81d778ab0a46a05cfed7eb79defd16b6 86f5a9d32bff4a9be338217528de56f1
-    8a510bc3ef75f7c8de1a4b8b340eda3f 8da329b42e91781dbbed61a6b5bacfd4 91d5e13caa0d62262604c6d77d32c2fc
-    97d6b6acc1f46e2116b2ae767c752135 99445f30b65af8f6a58d71befbe9d30f aa392cb22331956b493cede83f480200
+    64b2b6983313f388c2ed8845233a5e1e 6c139c793933eaccc0e9e8f4e77ad308 6d6d1595955cd6b4b77d5f8ef47676d4
+    713e6831f9da839e4fef35b2e4acd100 7785d90c015c6de95eaefb6f76fc8371 7dd921bbb6fc7ba7f567542d492464cd
+    81d778ab0a46a05cfed7eb79defd16b6 86f5a9d32bff4a9be338217528de56f1 8a510bc3ef75f7c8de1a4b8b340eda3f
+    8da329b42e91781dbbed61a6b5bacfd4 91d5e13caa0d62262604c6d77d32c2fc 97d6b6acc1f46e2116b2ae767c752135
+    99445f30b65af8f6a58d71befbe9d30f a3b6f60bb3a2b8f98ad635d16c10782f aa392cb22331956b493cede83f480200
     ab1de9daf7dfb1c56f8adaa225c653f9 b102ff9603ff15d0f378292929535ad3 b824f48329c6df46169996be2d8fdc83
     c98adcd0fb2782d9cf2013be4be7be98 cb6d08272729b502c98105034a956792 d492b89c66b7d6d91b9e690ec72746ce
-    e10dff8b718047c3b8897365c4b1c098 e5cc1183b9fb778bce216128940f63f2 e67b6d19e0f3206fd959f0148a20b757
-    e8960891d9a936c1e695a8f1e1eed1fd eb4e920ad175c30a5607cbbabb5a4728 f45b0c656e380375fd526395b3674b40
+    d74567c9c323a699c81f23f3b0c13d7f e10dff8b718047c3b8897365c4b1c098 e5cc1183b9fb778bce216128940f63f2
+    e67b6d19e0f3206fd959f0148a20b757 e8960891d9a936c1e695a8f1e1eed1fd eb4e920ad175c30a5607cbbabb5a4728
+    f45b0c656e380375fd526395b3674b40
 """
 
 
@@ -706,6 +708,18 @@ class Plan:
         """How many records a pool may have, as parts of its jobs: the fewest and the most."""
         listed = self.config["workplaces"] or ({"fewest": "0.8", "most": "1.25"} if self.record else {})
         return [configured(listed.get(name, "1")) for name in ("fewest", "most")]
+
+    @property
+    def largest_pool(self) -> int:
+        """The jobs of the largest pool of the release: of a block, or of the small blocks of a unit."""
+        pooling, jobs = self.document["pooling"], Counter[Any]()
+        unit = dict(zip(self.codes, self.tables["blocks"][pooling["level"]]))
+        of_block = jobs_by(self.slots, [])
+        kinds = (self.slots[name] for name in pooling["by"])
+        for count, work, *kind in zip(self.slots["count"], self.slots["work"], *kinds):
+            alone = of_block[(work,)] >= pooling["below"]
+            jobs[(work if alone else None, unit[work], *kind)] += count
+        return max(jobs.values())
 
     @property
     def most_pools(self) -> int:
@@ -1061,9 +1075,11 @@ def pool_classes(plan: Plan) -> list[PoolClass]:
         inside = c.n_min <= max(1, math.floor(fewest * n)) and math.ceil(most * n) <= c.n_max and m <= c.m
         need(inside and all(a <= k <= b for a, k, b in cells), "plan: a pool is outside its class's limits")
         reached[number] = max(reached[number], (math.ceil(most * n), m))
+    most_pools = plan.most_pools if plan.record else None
+    need(parameters.get("most_pools") == most_pools, "plan.json: most_pools is not how many there can be")
     if plan.record:  # pools follow from noisy counts, so there is a class for each size up to the last
         starts = [1, *(c.m + 1 for c in classes)]
-        fits = parameters.get("most_pools") == plan.most_pools and sum(plan.slots["count"]) < starts[-1]
+        fits = plan.largest_pool < starts[-1]
         for first, c, row in zip(starts, classes, rows):
             fits &= first <= c.m and c.n_min <= max(1, math.floor(fewest * first))
             fits &= math.ceil(most * c.m) <= c.n_max

@@ -38,7 +38,8 @@ _EXACT_SIZES = 64  # pools of up to this size are classed by their exact size
 _GROWTH = 1.03  # ratio of neighbouring size limits above that
 _ROUGH_GROWTH = 1.2  # the same for a trial: priors are some thousandths larger
 _WIDE_GROWTH = 1.1  # the same for classes of all sizes
-_LARGEST = 2**31 - 1  # jobs that a release may have
+_ROOM = 16  # times the largest pool that is expected: classes of all sizes are for pools up to that, and at
+_ALWAYS = 2**16  # least up to this; bounds of far larger ones take long where epsilon is small
 
 
 class BudgetTooSmallError(ShownError, ValueError):
@@ -140,12 +141,14 @@ def group_pools(
 
 
 def classes_of_all_sizes(
-    cells: NDArray[np.int64], retention: tuple[Fraction, ...], record_range: RecordRange
+    largest: int, cells: NDArray[np.int64], retention: tuple[Fraction, ...], record_range: RecordRange
 ) -> list[PoolClass]:
-    """Return classes for pools of every size that the sampler holds, of any of some domains.
+    """Return classes for pools of every size that there may be, of any of some domains.
 
     Parameters
     ----------
+    largest : int
+        Slots of the largest pool that is expected; there are classes for some times as many.
     cells : ndarray of int64, shape (n_domains, n_strata)
         Cells of each domain in each retention stratum.
     retention : tuple of Fraction
@@ -158,18 +161,16 @@ def classes_of_all_sizes(
     list of PoolClass
         By rising size, with gain 1 and prior 0: not calibrated yet.
     """
-    # Half of the weight that the sampler takes is for priors.
-    largest_pool = min(_LARGEST, math.floor(MAX_WEIGHT / 2 / DENOMINATOR / (1 + record_range.most)))
     last = [*range(1, _EXACT_SIZES + 1)]
-    while last[-1] < largest_pool:
-        last.append(min(largest_pool, math.floor(last[-1] * _WIDE_GROWTH)))
+    while last[-1] < max(_ALWAYS, _ROOM * largest):
+        last.append(math.floor(last[-1] * _WIDE_GROWTH))
     sizes = np.array(last, np.int64)
     fewest, _ = record_range.limits(np.append(0, sizes[:-1]) + 1)
     _, most = record_range.limits(sizes)
-    largest, least, none = cells.max(axis=0), cells.min(axis=0), (0,) * len(retention)
+    of_any, of_all, none = cells.max(axis=0), cells.min(axis=0), (0,) * len(retention)
     return [
         PoolClass(
-            low, high, draws, tuple(largest.tolist()), tuple(least.tolist()), none, Fraction(1), none,
+            low, high, draws, tuple(of_any.tolist()), tuple(of_all.tolist()), none, Fraction(1), none,
             retention, DENOMINATOR,
         )
         for low, high, draws in zip(fewest.tolist(), most.tolist(), last, strict=True)

@@ -86,9 +86,9 @@ class Dirichlet(Mechanism):
         it does no harm. Tables of `workplaces` are measured first, each with its share of epsilon.
 
         Where whole records are protected, pools follow from noisy counts, and there are at most `most_pools`.
-        Classes are then for pools of every size. A record may change two pools: each has half of the epsilon
-        that workplaces leave, and for "dp" half of delta; for "pdp" it may fail with probability delta /
-        `most_pools`.
+        Classes are then for pools of every size, up to some times the largest one of these. A record may
+        change two pools: each has half of the epsilon that workplaces leave, and for "dp" half of delta; for
+        "pdp" it may fail with probability delta / `most_pools`.
         """
         delta, guarantee, record_range = target.delta, target.guarantee, target.record_range
         retention = tuple(exact(f, "retention") for f in retention)
@@ -111,7 +111,7 @@ class Dirichlet(Mechanism):
         if most_pools is None or rough or record_range is None:
             pool_class, classes = group_pools(pools, cells, retention, limits, multiple, rough)
         else:
-            classes = classes_of_all_sizes(cells, retention, record_range)
+            classes = classes_of_all_sizes(int(pools.n.max()), cells, retention, record_range)
             pool_class = class_by_size(DirichletParameters(tuple(classes)), pools)
         alike = _alike(pool_class, pools, classes, record_range)
         records = pools.n_records

@@ -218,7 +218,10 @@ def class_by_size(parameters: DirichletParameters, pools: Pools) -> NDArray[np.i
     """
     largest = np.array([c.m_max for c in parameters.classes], np.int64)
     if pools.m.max() > largest[-1]:
-        raise ValueError(f"a pool has more than {largest[-1]:,} slots")
+        raise ValueError(
+            f"by noisy counts a pool has {pools.m.max():,} jobs, and a plan of so few jobs has "
+            f"room for {largest[-1]:,}"
+        )
     return np.searchsorted(largest, pools.m).astype(np.int32)
 
 

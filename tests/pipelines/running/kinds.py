@@ -76,6 +76,12 @@ RECORDS: Table = NOISE | {
     "attribute": [{"name": "age", "categories": AGES}, {"name": "sector", "categories": SECTORS}],
 }
 OF_RECORDS: Table = NOISE | {"privacy.protects": "record", "attribute.1.table": None}
+RESAMPLED: Table = {
+    "plan.split_threshold": None,
+    "plan.coarsening": "units",
+    "plan.cell_level": "trct",
+    "plan.pool_by": [],
+}
 BLOCKS: Table = NOISE | {"plan.cell_level": "tabblk2010"}
 
 
@@ -87,9 +93,9 @@ def distance(km: object) -> Table:
     return {"privacy.policy": {"distance_km": km}}
 
 
-def secret(**attributes: object) -> Table:
+def secret(settings: Table = NOISE, **attributes: object) -> Table:
     tables = [{"name": name, "categories": values} for name, values in attributes.items()]
-    return NOISE | {"privacy.protects": ["home", *attributes], "attribute": tables}
+    return settings | {"privacy.protects": ["home", *attributes], "attribute": tables}
 
 
 def measured(home: str, *by: str) -> TableChoice:
@@ -161,6 +167,7 @@ _OTHER_FILES = {"residents", "zones", "workplaces", "workplaces by noise", "inde
 _OTHER_FILES |= {
     "records",
     "records with a table",
+    "records resampled",
     "implicates by noise",
     "counties by noise",
     "secret",
@@ -461,6 +468,62 @@ KINDS = [
         forgeries=(measured_file("guarantee", "slots.parquet", fewer_jobs),),
         not_for_verify_py=(
             planned("measurements", "configuration.attribute", lambda of: [{**a, "table": None} for a in of]),
+        ),
+    ),
+    Kind(
+        "records resampled",
+        "microdata",
+        RECORDS
+        | RESAMPLED
+        | {"release.mechanism": "dirichlet", "privacy.delta": "1e-4", "plan.pool_by": ["age"]},
+        Choices("trct", 8, (), ("age",), "trct", workplaces=OF_WORKPLACES),
+        certificate={"mechanism": "dirichlet", "protects": "record", "released_exactly": None},
+        forgeries=(
+            stated("guarantee", protects="home"),
+            stated("guarantee", run__epsilon="4.3"),
+            stated("guarantee", run__delta="0"),
+            stated("guarantee", record_level__delta="0"),
+            stated("guarantee", presence__run__epsilon="1"),
+            stated("guarantee", presence=None),
+            stated("guarantee", definition__composition=lambda words: words.replace("twice", "")),
+            stated("guarantee", losses__noise_loss="0.1"),
+            planned("plan", "configuration.privacy.protects", "home"),
+            planned("guarantee", "choices.workplaces.1.numerator", lambda number: number - 10**15),
+            planned("plan", "choices.workplaces", []),
+            planned("plan", "parameters.most_pools", lambda number: number - 1),
+            planned("plan", "parameters.most_pools", GONE),
+            planned("guarantee", "parameters.classes", lambda classes: [*classes[:3], *classes[4:]]),
+            planned("plan", "parameters.classes", lambda classes: classes[:3]),
+            planned("guarantee", f"{CLASS}.n_min", lambda number: number + 1),
+            planned("guarantee", f"{CLASS}.prior", lambda prior: [a // 2 for a in prior]),
+            measured_file("guarantee", "slots.parquet", fewer_jobs),
+            (without_file("measurements/slots.parquet"), "plan"),
+        ),
+        not_for_verify_py=(
+            measured_file("measurements", "slots.parquet", job_of_another_kind),
+            measured_file("measurements", "workplaces-2.parquet", many_more),
+        ),
+    ),
+    Kind(
+        "records resampled with a table",
+        "last year",
+        RECORDS
+        | RESAMPLED
+        | {"release.mechanism": "dirichlet", "privacy.delta": "1e-4", "privacy.guarantee": "dp"},
+        Choices("trct", 8, (), cell_level="trct", workplaces=OF_WORKPLACES),
+        certificate={"protects": "record", "released_exactly": None, "record_level.epsilon": "8.6"},
+    ),
+    Kind(
+        "secret resampled",
+        "microdata",
+        secret(NOISE | RESAMPLED, age=AGES) | {"release.mechanism": "dirichlet", "privacy.delta": "1e-4"},
+        Choices("trct", 8, (), cell_level="trct", workplaces=OF_CATEGORIES),
+        certificate={"policy.attributes": {"age": AGES}, "released_exactly.attributes": ["sector"]},
+        forgeries=(
+            *ONE_POLICY,
+            planned("plan", "choices.workplaces", []),
+            planned("plan", "parameters.most_pools", 5),
+            measured_file("guarantee", "slots.parquet", fewer_jobs),
         ),
     ),
     Kind(

@@ -1,0 +1,162 @@
+"""Whole records whose homes are resampled, exactly: noisy counts of workplaces, lots, filling up and urns.
+
+Two pools whose numbers of records are measured with noise; how many draws each has follows from its noisy
+count. All outputs of all small inputs are compared with what is certified, for a record that is another,
+also in the other pool, and for one record more or less.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from fractions import Fraction
+from random import Random
+from statistics import median
+
+import numpy as np
+import pytest
+
+from synth.dirichlet.losses import PoolClass
+from synth.dirichlet.mechanism import Dirichlet
+from synth.dirichlet.parameters import DirichletParameters
+from synth.geometric.measured import MeasuredTable
+from synth.geometric.parameters import GeometricParameters
+from synth.mechanism import Guarantee
+from synth.plan import Domains, Plan, Pools, RecordRange, Target
+from synth.tails import exp_up
+
+from .noise_reference import mass
+from .reference import Histogram, Urn, histograms
+from .test_presence import Ranged, more_or_fewer
+
+MECHANISM = Dirichlet()
+RANGE = RecordRange(Fraction(1, 2), Fraction(3, 2))
+SLOTS = (1, 2)  # of a pool
+PALETTE = [Fraction(1, 4), Fraction(1), Fraction(3)]
+LARGEST = 3  # noisy counts above this are looked at together, and so are those below 0
+Numbers = np.ndarray[tuple[int], np.dtype[np.object_]]  # of exact numbers
+
+
+def plan_of(prior: tuple[int, ...], gains: tuple[Fraction, ...], p: Fraction, epsilon: str) -> Plan:
+    """A plan with a class for each number of slots, cells of retention 1, and one table of workplaces."""
+    cells, n = len(prior), np.array(SLOTS)
+    domains = Domains(cells, np.array([0, cells]), np.arange(cells), np.arange(cells).astype(np.uint8))
+    fewest, most = RANGE.limits(n)
+    ones, strata = (1,) * cells, (Fraction(1),) * cells
+    classes = tuple(
+        PoolClass(low, high, m, ones, ones, ones, gain, prior, strata, 4)
+        for low, high, m, gain in zip(fewest.tolist(), most.tolist(), SLOTS, gains, strict=True)
+    )
+    counted = Domains(2, np.array([0, 2]), np.arange(2), np.zeros(2, np.uint8))
+    noise = GeometricParameters(p.numerator, p.denominator)
+    return Plan(
+        "dirichlet",
+        Target(epsilon, "1/100", record_range=RANGE, protects="record"),
+        Pools(n, n, np.zeros(2, np.int32)),
+        domains,
+        np.arange(2, dtype=np.int32),
+        DirichletParameters(classes, 2),
+        workplaces=(MeasuredTable(np.array([3]), np.zeros(1, np.int32), counted, noise),),
+    )
+
+
+def small_plans(random: Random, count: int) -> Iterator[tuple[Plan, tuple[Fraction, ...], Fraction]]:
+    for _ in range(count):
+        prior = tuple(random.choice(PALETTE) for _ in range(2))
+        gains = tuple(random.choice([Fraction(3, 2), Fraction(3), Fraction(20)]) for _ in SLOTS)
+        p = Fraction(1, random.randint(2, 4))
+        whole = tuple(int(4 * a) for a in prior)
+        yield plan_of(whole, gains, p, random.choice(["5", "8"])), prior, p
+
+
+def slots_of(noisy: int) -> int:
+    return SLOTS[noisy >= 2]
+
+
+def noise_of(records: int, p: Fraction) -> dict[int, Fraction]:
+    """P(noisy count), those below 0 and above LARGEST taken together."""
+    inside = {y: mass(y - records, p) for y in range(LARGEST + 1)}
+    below = p ** (records + 1) / (1 + p)
+    return {-1: below, **inside, LARGEST + 1: 1 - below - sum(inside.values())}
+
+
+class Released:
+    """What a pool may release, with its noisy count, for every histogram of up to so many records."""
+
+    def __init__(self, prior: tuple[Fraction, ...], p: Fraction, records: int) -> None:
+        fewest, most = RANGE.limits(np.array(SLOTS))
+        retention = (Fraction(1),) * len(prior)
+        pools = [
+            Ranged(Urn(high, m, prior, retention), low, high)
+            for low, high, m in zip(fewest.tolist(), most.tolist(), SLOTS, strict=True)
+        ]
+        self.inputs = [h for n in range(records + 1) for h in histograms(n, len(prior))]
+        self.of: dict[Histogram, Numbers] = {}
+        for h in self.inputs:
+            of_slots = {pool.urn.m: pool.whole(h) for pool in pools}
+            chances = [
+                chance * share
+                for noisy, chance in noise_of(sum(h), p).items()
+                for share in of_slots[slots_of(noisy)].values()
+            ]
+            assert sum(chances) == 1
+            self.of[h] = np.array(chances, object)
+
+    def pairs(self) -> Iterator[tuple[Numbers, Numbers]]:
+        """Yield the outputs of both pools for each two inputs that differ in one whole record."""
+        for h in self.inputs:
+            fewer = [other for other in more_or_fewer(h) if sum(other) < sum(h)]
+            for k in self.inputs:
+                more = [other for other in more_or_fewer(k) if sum(other) > sum(k) and other in self.of]
+                for left, entered in itertools.product(fewer, more):
+                    yield self.together(h, k), self.together(left, entered)
+            for left, there in itertools.product(fewer, self.inputs):
+                for back in more_or_fewer(left):
+                    if sum(back) == sum(h) and back != h:
+                        yield self.together(h, there), self.together(back, there)
+
+    def one_more(self) -> Iterator[tuple[Numbers, Numbers]]:
+        """The same of one pool for one record more or less; the other pool is as before."""
+        for h in self.inputs:
+            for other in more_or_fewer(h):
+                if other in self.of:
+                    yield self.of[h], self.of[other]
+
+    def together(self, h: Histogram, k: Histogram) -> Numbers:
+        return np.outer(self.of[h], self.of[k]).ravel()
+
+
+def lost(one: Numbers, other: Numbers, odds: Fraction) -> Fraction:
+    """The divergence of two distributions."""
+    return sum((a - odds * b for a, b in zip(one, other, strict=True) if a > odds * b), Fraction(0))
+
+
+def check(guarantee: Guarantee, released: Released) -> tuple[int, float]:
+    """Compare a guarantee with every pair; return how many there are, and how near the pure loss comes."""
+    presence = guarantee.presence
+    assert presence is not None
+    curve = [(exp_up(epsilon), delta) for epsilon, delta in guarantee.curve]
+    alone = exp_up(presence.record_epsilon), presence.record_delta
+    pairs, worst = 0, Fraction(0)
+    for one, other in released.pairs():
+        pairs += 1
+        largest = max(a / b for a, b in zip(one, other, strict=True))
+        worst = max(worst, largest)
+        assert largest <= curve[-1][0]
+        for odds, delta in curve:
+            assert largest <= odds or lost(one, other, odds) <= delta
+    for one, other in released.one_more():
+        assert lost(one, other, alone[0]) <= alone[1]
+    return pairs, float(worst) / float(curve[-1][0])
+
+
+@pytest.mark.parametrize("seed", [44, *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(12))])
+def test_no_small_plan_loses_more_than_is_certified(seed: int) -> None:
+    random, reached = Random(seed), list[float]()
+    daily = seed == 44
+    for plan, prior, p in small_plans(random, 4 if daily else 250):
+        guarantee = MECHANISM.certify(plan).tightened()
+        pairs, near = check(guarantee, Released(prior, p, 2 if daily else 3))
+        assert pairs > 50
+        reached.append(near)
+    assert median(reached) > 0.3, "the bound is far from the truth"
