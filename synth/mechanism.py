@@ -186,11 +186,12 @@ class Guarantee:
         Returns
         -------
         Guarantee
-            No epsilon is above that of the last point of the curve, and where one was, its delta is 0; the
-            record-level pair is on the curve. The classes are unchanged.
+            No epsilon is above that of the last point of the curve, and where one was, its delta is 0. The
+            run has no delta of 1, which would say nothing. The record-level pair is on the curve. The classes
+            are unchanged.
         """
         pure = self.curve[-1]
-        run = min((self.epsilon, self.delta), pure, key=lambda pair: pair[0])
+        run = min((self.epsilon, self.delta), pure, key=lambda pair: pair[0]) if self.delta < 1 else pure
         record = min((self.record_epsilon, self.record_delta), pure, key=lambda pair: pair[0])
         return replace(
             self,

@@ -247,9 +247,11 @@ class PoolClass(NamedTuple):
         another = min(stratum.prior for stratum in self.strata) if most < self.n_min else 0
         w, rest = q * most + s.prior, q * max(0, self.n_min - most) + max(another, self.likely - s.prior)
         first, kept, result = self.fine(s, x, gain) + 1, down(gain * f * b), ZERO
+        if first > m:
+            return ZERO
         if rest < q and m - first > TERMS:  # nearly all draws are from this cell, and terms need not fall
             return ONE
-        p = draws(w, rest, q, m, first) if first <= m else ZERO
+        p, left = draws(w, rest, q, m, first), ONE
         for k in range(first, min(m, first + 4 * TERMS) + 1):
             result += p * (1 - DOWN.divide(kept, b + q * k)) if lost else p
             if k == m or (x < most and result > enough):
@@ -261,7 +263,9 @@ class PoolClass(NamedTuple):
             if left <= max(result * Decimal("1e-18"), enough - result):
                 return min(ONE, result + left)
             p = p * ((w + q * k) * (m - k)) / below if below else ONE
-        return min(ONE, result) if m - first <= 4 * TERMS and (x == most or result <= enough) else ONE
+        else:
+            return min(ONE, result + left)
+        return min(ONE, result) if x == most or result <= enough else ONE
 
     def occupied(self, s: Stratum) -> tuple[Decimal, Decimal]:
         """Return the largest T_c(x), and the largest T_c(x)/x, of all x >= 1 (Lemma 36)."""
@@ -948,16 +952,18 @@ def guarantee(plan: Plan, stated: Document, ratios: list[Decimal]) -> Document:
             before, loss = losses.get(name, ZERO), Decimal(row[name])
             losses[name] = before + loss if name == "noise_loss" else max(before, loss)
     pure = max(map(pure_loss, classes), default=ZERO)
-    run = record = pure, ZERO  # of one pool
+    run: tuple[Decimal | Fraction, Decimal] = (pure, ZERO)  # of one pool
+    record = run
     if dirichlet and (epsilon := max(row["epsilon"] for row in reached[: len(classes)])) <= pure:
         failures = [row["delta"] * (1 if plan.record else row["pools"]) for row in reached]
-        run = epsilon, plan.most_pools * max(failures) if plan.record else sum(failures, ZERO)
+        delta = plan.most_pools * max(failures) if plan.record else sum(failures, ZERO)
+        run = (epsilon, delta) if delta < 1 else run  # a delta of 1 says nothing
 
     # One record: at what was asked for, and at other points of the curve.
     epsilons = [epsilon_of_pool * Fraction(k, 4) for k in (2, 3, 4, 5, 6)]
     epsilons = [e for e in epsilons if together(e, ZERO)[0] < together(pure, ZERO)[0]]
     if epsilon_of_pool in epsilons:
-        record = up(epsilon_of_pool), max(row["record_delta"] for row in reached)
+        record = epsilon_of_pool, max(row["record_delta"] for row in reached)
     curve, points = stated["record_level"]["curve"], list[Document]()
     for e, point in zip(epsilons, curve):
         enough, bound = DOWN.divide(decimal(point["delta"]), pools), ZERO
@@ -966,8 +972,6 @@ def guarantee(plan: Plan, stated: Document, ratios: list[Decimal]) -> Document:
         bounds = (min(ONE, pools * bound), ONE)[: 1 + any(c.m > TERMS for c in classes)]
         points.append({"epsilon": rounded_up(of_work + pools * e), "delta": iter(bounds)})
     whole, record_cost = (together(run[0], ZERO)[0], min(ONE, runs * run[1])), together(*record)
-    if epsilon_of_pool in epsilons:
-        record_cost = up(of_work + pools * epsilon_of_pool), record_cost[1]
     if not dirichlet:
         whole = record_cost = noise_loss(plan, noises, sets), ZERO
     points.append(of_records(together(pure, ZERO)[0] if dirichlet else whole[0], ZERO))
@@ -981,16 +985,16 @@ def guarantee(plan: Plan, stated: Document, ratios: list[Decimal]) -> Document:
     user = {"records": plan.records, "statement": worded("user_level", N=records)}
     person, presence = of_records(*record_cost, plan.records) | user, None
     if plan.protected:  # Lemmas 28, 29 and 44: noise costs half, and one pool is changed
-        alone = runs * sum(noises, ZERO) / 2
+        of_one_more = [(runs * sum(noises, ZERO) / 2, ZERO)] * 2
         if dirichlet:
-            run, record = ((alone + runs * e, min(ONE, runs * d)) for e, d in (run, record))
-        else:
-            run = record = alone, ZERO
+            of_one_more = [
+                (up(of_work / 2 + runs * Fraction(e)), min(ONE, runs * d)) for e, d in (run, record)
+            ]
         presence = {
             "statement": worded("presence", N=records),
-            "run": of_records(*run),
-            "record_level": of_records(*record),
-            "user_level": of_records(*record, plan.records),
+            "run": of_records(*of_one_more[0]),
+            "record_level": of_records(*of_one_more[1]),
+            "user_level": of_records(*of_one_more[1], plan.records),
         }
     level = dict(zip(epsilons, curve)).get(epsilon_of_pool, of_records(*record_cost))
     policy, letters = policy_of(plan)

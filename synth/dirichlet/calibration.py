@@ -38,8 +38,8 @@ _EXACT_SIZES = 64  # pools of up to this size are classed by their exact size
 _GROWTH = 1.03  # ratio of neighbouring size limits above that
 _ROUGH_GROWTH = 1.2  # the same for a trial: priors are some thousandths larger
 _WIDE_GROWTH = 1.1  # the same for classes of all sizes
-_ROOM = 16  # times the largest pool that is expected: classes of all sizes are for pools up to that, and at
-_ALWAYS = 2**16  # least up to this; bounds of far larger ones take long where epsilon is small
+_ROOM = 4  # times the largest pool that is expected: classes of all sizes are for pools up to that, and at
+_ALWAYS = 2**12  # least up to this; bounds of far larger ones take long where epsilon is small
 
 
 class BudgetTooSmallError(ShownError, ValueError):

@@ -15,7 +15,6 @@ from synth.geometric.mechanism import (
     SMALLEST_EPSILON,
     calibrated_noise,
     noise_loss,
-    presence_loss,
     table_class,
 )
 from synth.geometric.noise import check_ratio
@@ -87,11 +86,10 @@ def with_workplaces(homes: Guarantee, plan: Plan) -> Guarantee:
     record_epsilon, record_delta = together(homes.record_epsilon, homes.record_delta)
     presence = homes.presence
     if presence is not None:
-        alone = sum(map(presence_loss, ratios), Fraction(0))
         presence = replace(
             presence,
-            epsilon=alone + presence.epsilon,
-            record_epsilon=alone + presence.record_epsilon,
+            epsilon=measured / 2 + presence.epsilon,
+            record_epsilon=measured / 2 + presence.record_epsilon,
         )
     return Guarantee(
         epsilon=together(homes.epsilon, homes.delta)[0],
