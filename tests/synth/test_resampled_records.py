@@ -133,7 +133,7 @@ def lost(one: Numbers, other: Numbers, odds: Fraction) -> Fraction:
 
 
 def check(guarantee: Guarantee, released: Released) -> tuple[int, float]:
-    """Compare a guarantee with every pair; return how many there are, and what part of pure epsilon is lost."""
+    """Compare a guarantee with every pair; return their number, and which part of pure epsilon is lost."""
     presence = guarantee.presence
     assert presence is not None
     curve = [(exp_up(epsilon), delta) for epsilon, delta in guarantee.curve]
