@@ -17,7 +17,6 @@ from pipelines.config.sections import AttributeSettings, MicrodataJobsSettings
 from pipelines.release.certificate import AttributeField, Certificate
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import polygon_file
-from synth.mechanisms import MECHANISMS
 
 
 def kinds_of_work(geography: Geography) -> str:
@@ -212,13 +211,14 @@ def describe_release(
     *,
     named: bool,
     pooled_by: Sequence[str],
-    measured: Sequence[Mapping[str, Any]] | None,
+    workplaces: Sequence[Mapping[str, Any]],
+    homes: Sequence[Mapping[str, Any]] | None,
 ) -> ReleaseDescription:
     """Describe a release by what its public folder holds.
 
     `named`: it has names of units. `pooled_by` are attributes whose categories have pools of their own,
-    `measured` what ``choices.workplaces`` and ``choices.tables`` of its plan say; None where the release has
-    no noisy counts.
+    `workplaces` and `homes` what ``choices.workplaces`` and ``choices.tables`` of its plan say; no homes
+    where the release has no noisy counts of them.
     """
     release, attributes = config.release, attributes_of(categories, config.attribute)
     publisher, licence = release.publisher, release.licence
@@ -244,9 +244,8 @@ def describe_release(
         tables=(
             *_tables(config, categories, attributes, geography, named=named),
             *_of_plan(config, attributes, pooled_by, strata="retention" in mechanism_fields),
-            *_of_measurements(
-                config, attributes, measured, of_homes="tables" in MECHANISMS[certificate.mechanism].settings
-            ),
+            *_of_workplaces(attributes, workplaces, grouped=homes is not None),
+            *_of_homes(config, attributes, homes, sized=bool(workplaces)),
         ),
     )
 
@@ -427,23 +426,21 @@ def _of_plan(
     )
 
 
-def _of_measurements(
+def _of_homes(
     config: PublicConfig,
     attributes: tuple[Attribute, ...],
-    measured: Sequence[Mapping[str, Any]] | None,
+    homes: Sequence[Mapping[str, Any]] | None,
     *,
-    of_homes: bool,
+    sized: bool,
 ) -> Iterator[Table]:
-    """Yield the tables of noisy counts: those of workplaces, that of the pools, and those beyond it."""
-    if measured is None:
+    """Yield the tables of noisy counts of homes: that of the pools, and those beyond it.
+
+    `sized`: pools are of jobs that were estimated.
+    """
+    if homes is None:
         return
     runs = config.implicates.runs
-    homes = [table for table in measured if table["home"] is not None]
-    workplaces = [table for table in measured if table["home"] is None]
-    yield from _of_workplaces(attributes, workplaces, grouped=of_homes)
-    if not of_homes:
-        return
-    pools = "pool of the jobs in measurements/slots.parquet" if workplaces else "row of plan/pools.parquet"
+    pools = "pool of the jobs in measurements/slots.parquet" if sized else "row of plan/pools.parquet"
     first = Column("pool", f"{pools}, from 0", "integer")
     for k, table in enumerate([None, *homes], start=1):
         if table is None:

@@ -119,9 +119,8 @@ def describe_plan(plan: ReleasePlan, certificate: Certificate, *, named: bool) -
         plan.geography,
         named=named,
         pooled_by=plan.pools.pooling.by,
-        measured=[table.to_json() for table in (*plan.choices.workplaces, *plan.choices.tables)]
-        if plan.measures or plan.workplaces
-        else None,
+        workplaces=[table.to_json() for table in plan.choices.workplaces],
+        homes=[table.to_json() for table in plan.choices.tables] if plan.measures else None,
     )
 
 

@@ -206,7 +206,7 @@ class Release:
     @cached_property
     def description(self) -> ReleaseDescription:
         """What the release says about itself: title, licence, contact, citation, its tables and columns."""
-        noisy = (self.public / MEASUREMENT_FOLDER).is_dir()
+        measured = any((self.public / MEASUREMENT_FOLDER).rglob("table-1.parquet"))
         choices = self.plan_document["choices"]
         return describe_release(
             self.certificate,
@@ -215,7 +215,8 @@ class Release:
             self.geography,
             named=(self.public / NAME_FILE).is_file(),
             pooled_by=self.plan_document["pooling"]["by"],
-            measured=[*choices["workplaces"], *choices["tables"]] if noisy else None,
+            workplaces=choices["workplaces"],
+            homes=choices["tables"] if measured else None,
         )
 
     @cached_property

@@ -145,6 +145,8 @@ def classes_of_all_sizes(
 ) -> list[PoolClass]:
     """Return classes for pools of every size that there may be, of any of some domains.
 
+    Lemma 44 of docs/privacy.md.
+
     Parameters
     ----------
     largest : int

@@ -149,7 +149,7 @@ class Dirichlet(Mechanism):
         the pool's. eps is the maximum over classes of U* + V; delta the sum over pools of F
         (`proved_loss`); the person's delta the smaller of the largest tail and `record_delta_bound`. With a
         range of records the classes' limits are of records, and all numbers hold for one record more or less
-        too (`presence_delta_bound`). Where workplaces are measured, their noise is added (Lemma 44).
+        too (`presence_delta_bound`). Where workplaces are measured, their noise is added (`with_workplaces`).
 
         Raises
         ------

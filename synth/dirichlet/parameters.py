@@ -211,6 +211,8 @@ def check_membership(plan: Plan, parameters: DirichletParameters) -> None:
 def class_by_size(parameters: DirichletParameters, pools: Pools) -> NDArray[np.int32]:
     """Return the class of each pool, where classes are for pools of all sizes.
 
+    Lemma 44 of docs/privacy.md.
+
     Raises
     ------
     ValueError

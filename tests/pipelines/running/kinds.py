@@ -638,11 +638,10 @@ REFUSED: list[tuple[str, Table, str]] = [
     ("microdata", {"jobs.attributes": ["age", "noisy"]}, '"noisy" is the name of a column'),
     ("microdata", RECORDS | COUNTIES, "a record is protected as a whole"),
     ("microdata", RECORDS | {"release.implicates": 2}, "there is one synthetic data set"),
-    ("microdata", RECORDS | {"release.mechanism": "dirichlet"}, '"dirichlet" measures no workplaces'),
     (
         "microdata",
-        secret(age=AGES) | {"release.mechanism": "dirichlet"},
-        '"dirichlet" measures no workplaces',
+        secret(age=AGES) | {"release.mechanism": "dirichlet", "plan.pool_by": ["age", "sector"]},
+        'needs pools with a public number of jobs; leave "age" out',
     ),
     # how many implicates, by which mechanism
     *(("lodes", {"release.implicates": number}, "release.implicates") for number in (0, 100, "3", 2.5, True)),
