@@ -28,7 +28,7 @@ from .helpers import Configs, everything, seeded
 from .kinds import KIND, OF_CATEGORIES, config_of, measured, secret
 from .test_records import counts_of
 
-OF_ATTRIBUTES = pytest.mark.parametrize("name", ["secret", "all secret"])
+OF_ATTRIBUTES = pytest.mark.parametrize("name", ["secret", "all secret", "secret resampled"])
 Released = Callable[[str], Release]
 
 
@@ -125,23 +125,26 @@ def test_categories_add_up_to_public_numbers_and_fill_every_group_whatever_is_co
     assert not slots_fit_again(made, of_work, grouped, of_homes, forged)
 
 
+@pytest.mark.parametrize("kind", ["secret", "secret resampled"])
 def test_a_secret_column_changes_the_draw_and_nothing_else(
+    kind: str,
     config_text: Callable[..., str],
     microdata: dict[str, Path],
     microdata_jobs: Callable[..., Any],
     tmp_path: Path,
     frozen_day: object,
     clean_source: object,
-    chosen: object,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The plan, and all that is said of the release but its accuracy, are made without it, byte for byte."""
+    KIND[kind].choose(monkeypatch)
     table = pd.read_parquet(microdata["parquet"])
     found: list[dict[str, bytes]] = []
     for name, ages in (("one", table["age"]), ("two", "old"), ("again", table["age"])):
         (tmp_path / name).mkdir()
         file = tmp_path / name / "jobs.parquet"
         table.assign(age=ages).astype("str").to_parquet(file, index=False)
-        text = config_text(microdata_jobs(str(file)), secret(age=AGES))
+        text = config_text(microdata_jobs(str(file)), KIND[kind].changes)
         config = pipelines.parse_config(text, tmp_path / name, "policy.toml")
         found.append(everything(seeded(config).public))
     one, two, again = found
@@ -155,6 +158,18 @@ def test_a_secret_column_changes_the_draw_and_nothing_else(
         {"MANIFEST.json", "SHA256SUMS"},
     )
     assert differ - data <= of_noisy_counts | of_checksums | {"datapackage.json", "croissant.json"}
+
+
+@pytest.mark.parametrize("kind", ["secret", "secret resampled"])
+def test_a_category_that_is_not_listed_is_counted_in_public_numbers_alone(
+    kind: str, small_config: Configs, microdata_jobs: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has it: the jobs of each work block and public category are those of all records."""
+    KIND[kind].choose(monkeypatch)
+    config = small_config(microdata_jobs("parquet"), KIND[kind].changes | secret({}, age=AGES[:2]))
+    release = pipelines.run(config)
+    assert release.certificate.totals.records == sum(release.plan.pools.n)
+    assert {*jobs_of(release)["age"]} <= {*AGES[:2]}
 
 
 def test_what_reads_a_release_finds_the_drawn_attribute(released: Released, tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from .kinds import KIND, OF_WORKPLACES, RECORDS
 from .test_workplaces import SUMS
 
 SAMPLE = 300  # rows of the jobs that inputs are made of
+EACH_MECHANISM = pytest.mark.parametrize("records", ["records", "records resampled"], indirect=True)
 
 
 @pytest.fixture
@@ -44,14 +45,16 @@ def jobs(microdata: dict[str, Path]) -> pd.DataFrame:
 
 @pytest.fixture
 def records(
+    request: pytest.FixtureRequest,
     small_config: Configs,
     microdata: dict[str, Path],
     microdata_jobs: Callable[..., Table],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[..., pipelines.ReleaseConfig]:
-    """Return a configuration of whole records in a file of its own, with the choices of that kind."""
-    KIND["records"].choose(monkeypatch)
+    """Return a configuration of whole records in a file of its own, with the choices of a kind."""
+    kind = KIND[getattr(request, "param", "records")]
+    kind.choose(monkeypatch)
 
     def config(jobs: pd.DataFrame, *changes: Table) -> pipelines.ReleaseConfig:
         folder = tmp_path / f"jobs{len(list(tmp_path.glob('jobs*')))}"
@@ -59,11 +62,12 @@ def records(
         jobs.to_csv(folder / microdata["csv"].name, index=False)
         (folder / microdata["csv"].name).chmod(0o600)
         changed = {"jobs.file": str(folder / microdata["csv"].name)}
-        return small_config(microdata_jobs("csv"), {"run.batch_jobs": 200}, RECORDS, changed, *changes)
+        return small_config(microdata_jobs("csv"), {"run.batch_jobs": 200}, kind.changes, changed, *changes)
 
     return config
 
 
+@EACH_MECHANISM
 def test_the_plan_is_made_without_the_jobs(
     records: Callable[..., pipelines.ReleaseConfig], jobs: pd.DataFrame
 ) -> None:
@@ -86,6 +90,7 @@ def differing(jobs: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return {"first": jobs, **other, "one less": jobs[:-1], "few": jobs[:5], "none": jobs[:0]}
 
 
+@EACH_MECHANISM
 def test_inputs_that_differ_in_a_record_differ_in_the_data_alone(
     records: Callable[..., pipelines.ReleaseConfig],
     jobs: pd.DataFrame,
@@ -122,6 +127,7 @@ def is_fixed(path: str) -> bool:
     return not any(part in path for part in of_counts) and path not in SUMS
 
 
+@EACH_MECHANISM
 def test_records_that_the_configuration_does_not_know_are_left_out(
     records: Callable[..., pipelines.ReleaseConfig], jobs: pd.DataFrame
 ) -> None:
@@ -143,16 +149,20 @@ def test_records_that_the_configuration_does_not_know_are_left_out(
 
 
 @pytest.mark.parametrize(
-    ("module", "step"),
+    ("records", "module", "step"),
     [
-        (measuring, "write_workplaces"),
-        (measuring, "keep_homes"),
-        (measuring, "write_whole"),
-        (running_batches, "write_slots"),
-        (running_batches, "sized_plan"),
-        (running_batches, "keep_numbers"),
-        (running_batches, "draw_homes"),
+        ("records", measuring, "write_workplaces"),
+        ("records", measuring, "keep_homes"),
+        ("records", measuring, "write_whole"),
+        ("records", running_batches, "write_slots"),
+        ("records", running_batches, "sized_plan"),
+        ("records", running_batches, "keep_numbers"),
+        ("records", running_batches, "draw_homes"),
+        ("records resampled", measuring, "write_workplaces"),
+        ("records resampled", measuring, "write_whole"),
+        ("records resampled", running_batches, "sample_batch"),
     ],
+    indirect=["records"],
 )
 def test_a_run_that_is_stopped_at_its_workplaces_goes_on_to_the_same_bytes(
     module: ModuleType,
@@ -179,6 +189,7 @@ def test_a_run_that_is_stopped_at_its_workplaces_goes_on_to_the_same_bytes(
     assert sorted(path.name for path in resumed.out.iterdir()) == ["confidential", "public"]
 
 
+@EACH_MECHANISM
 def test_no_home_worker_is_reproduced_but_by_chance(
     records: Callable[..., pipelines.ReleaseConfig], jobs: pd.DataFrame, clean_source: object
 ) -> None:
@@ -216,6 +227,7 @@ def test_the_search_shares_epsilon_between_workplaces_and_homes(
     assert set(units.tolist()) == set(range(inputs.geography.n_units(inputs.model.level)))
 
 
+@EACH_MECHANISM
 def test_noise_may_be_larger_than_all_jobs(
     records: Callable[..., pipelines.ReleaseConfig], jobs: pd.DataFrame, clean_source: object
 ) -> None:

@@ -21,7 +21,7 @@ import synth
 from geo_data.pools import PoolFinder
 from helpers import Said
 from pipelines import Release, ReleaseConfig, plan, run, verify
-from pipelines.drawing.sampling import _brought_into_range
+from pipelines.drawing.sampling import bring_into_range
 from pipelines.planning.search import make_plan
 from synth.block_sampling import OriginShares
 from synth.dirichlet.mechanism import Dirichlet
@@ -285,10 +285,9 @@ def test_homes_that_fill_up_are_of_the_pools_own_destination(protected: Configs)
         np.ones(units.size, np.int32),
         made.shares.row,
     )
-    key, nobody = synth.RunKey.from_seed(2), np.zeros(0, np.int32)
-    homes, sizes = _brought_into_range(
-        replace(made, shares=alone), slice(0, n.size), nobody, np.zeros(n.size, np.int64), key, 0, ""
-    )
+    key, nobody, every = synth.RunKey.from_seed(2), np.zeros(0, np.int32), slice(0, n.size)
+    none = np.zeros(n.size, np.int64)
+    homes, sizes = bring_into_range(replace(made, shares=alone), every, nobody, none, (n, n), key, 0)
     assert (sizes > 0).all()
     own = made.geography.unit_of(made.level, made.pools.block)
     np.testing.assert_array_equal(made.geography.unit_of(made.level, homes), np.repeat(own, sizes))
