@@ -563,8 +563,8 @@ KEYS = {
     "plan": "cell_level coarsening distance_miles expected_jobs pool_below pool_by pool_level preset prior"
     " retention_min share split_threshold",
     "privacy": "delta epsilon guarantee policy protects",
-    "release": "citation contact csv implicate_source implicates job_type licence mechanism name publisher"
-    " state year",
+    "release": "citation contact csv implicate_source implicates job_type language licence mechanism name"
+    " publisher state year",
     "workplaces": "count fewest file most",
 }
 """Keys of a configuration and of its tables; those of jobs by their format."""

@@ -21,11 +21,18 @@ import geo_data
 import pipelines
 from helpers import alone, refuse_each, same_key, words_of_release
 from pipelines import ConfigError, PublicReleaseError, Release, plan, resume, run, verify
+from pipelines.config.languages import ENGLISH
 from pipelines.planning.guesses import expected_guess
 from pipelines.plans.form import plan_hash
 from pipelines.plans.storage import load_plan, save_plan
-from pipelines.release.certificate import CERTIFICATE_FORMAT, certificate_schema, population_in_words
+from pipelines.release.certificate import (
+    CERTIFICATE_FORMAT,
+    certificate_schema,
+    population_in_words,
+    secret_in_words,
+)
 from pipelines.release.description import file_names
+from pipelines.release.pages import phrases
 from pipelines.running.batches import BatchWork
 from pipelines.running.report import guess_words, plan_details, plan_summary
 from pipelines.service.operators import api as operator_api
@@ -98,20 +105,22 @@ def test_certificate_and_readme_say_what_is_so(kind: Kind, release: Release) -> 
         assert not any("reproduced" in line for line in definition.not_covered)
         assert "the public number of jobs" not in readme
     if policy is not None:
+        secret = secret_in_words(policy)
         assert policy.name == made.policy.name
         assert all(policy.words in text for text in (readme, page, summary))
         if policy.kind == "attribute":
-            assert all(
-                f"or another {policy.listed}, or both" in text for text in (readme, page, definition.words)
-            )
-            assert f"with their attributes but {policy.listed}" in definition.assumed_public[0]
-            assert f"the same slots but for {policy.listed};" in definition.neighbours
+            assert all(f"or another {secret}, or both" in text for text in (readme, page, definition.words))
+            assert f"with their attributes but {secret}" in definition.assumed_public[0]
+            assert f"the same slots but for {secret};" in definition.neighbours
             assert "tables of categories, where there are any" in " ".join(definition.assumed_public)
             assert "categories of secret attributes are expected" in summary
-            assert f"the attributes of jobs but {policy.listed}" in " ".join(definition.not_covered)
+            assert f"the attributes of jobs but {secret}" in " ".join(definition.not_covered)
         else:
-            assert f"lie {policy.pair_in_words}." in definition.neighbours
-            assert all(f"another home {policy.neighbour_in_words}" in text for text in (readme, page))
+            assert f"lie {phrases(ENGLISH).pair(policy, secret)}." in definition.neighbours
+            assert all(
+                f"another home {phrases(ENGLISH).neighbour(policy, secret)}" in text
+                for text in (readme, page)
+            )
             assert (policy.parts > 1) == ("by policy" in " ".join(definition.assumed_public))
     if certificate.mechanism == "geometric":
         stated = json.dumps(document)
