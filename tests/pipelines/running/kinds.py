@@ -208,7 +208,11 @@ KINDS = [
             (not_of_the_plan_either, "plan"),
             without_paragraph("The released population"),
             planned("plan", "configuration.geography.external_zones", ["25"]),
-            *(planned("plan", f"configuration.{key}", GONE) for key in ("privacy.policy", "jobs.population")),
+            *(
+                planned("plan", f"configuration.{key}", GONE)
+                for key in ("privacy.policy", "jobs.population", "release.language")
+            ),
+            *(planned("plan", "configuration.release.language", other) for other in ("xx", ["en"], "../de")),
         ),
     ),
     Kind(
