@@ -190,6 +190,8 @@ def describe_release(
     title = f"{publisher}: {certificate.release.name}" if publisher else certificate.release.name
     mechanism_fields = certificate.classes[0].model_extra or {}
     version, day, say = certificate.software.version, certificate.created[:10], phrases(language)
+    # Wherever it stands, and in whatever language: a release is cited in its own.
+    made = phrases(release.language).citation(title, version, day, plan)
     return ReleaseDescription(
         language=language,
         title=certificate.release.name,
@@ -203,7 +205,7 @@ def describe_release(
         licence=licence,
         publisher=publisher,
         contact=release.contact,
-        citation=release.citation or say.citation(title, version, day, plan),
+        citation=release.citation or made,
         keywords=tuple(say.keywords),
         extent=_extent(geography),
         attributes=attributes,

@@ -239,6 +239,8 @@ def test_a_release_is_german_where_its_configuration_says_so(small_config: Confi
     record = json.loads((release.public / "croissant.json").read_text(encoding="utf-8"))
     assert record["@context"]["@language"] == "de"
     assert "synthetische Erwerbstätige" in record["description"]
+    citation = pipelines.open_release(release.public).citation
+    assert f"- Zitierweise: {citation}\n" in readme
 
 
 # --- equal keys, equal bytes
