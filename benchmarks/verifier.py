@@ -124,7 +124,11 @@ def _case(numeric: synth.Plan, implicates: Implicates, chance: random.Random, ve
         "privacy": {"policy": "full", "protects": "home"},
         "geography": {"external_workplaces": {}, "uninhabited": [], "without_work": []},
         "jobs": {"format": "microdata", "records_per_worker": records},
-        "release": {"implicates": implicates.number, "implicate_source": implicates.source},
+        "release": {
+            "implicates": implicates.number,
+            "implicate_source": implicates.source,
+            "language": "en",
+        },
         "workplaces": {"fewest": "0.8", "most": "1.25"} if presence else None,
     }
     runs, n = implicates.runs, numeric.pools.n

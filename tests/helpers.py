@@ -30,6 +30,7 @@ from pipelines.release.readme import DETAILS_FILE, describe_plan
 from pipelines.release.records import DATA_PACKAGE, record_texts
 from pipelines.release.signing import PUBLIC_KEY
 from pipelines.release.verification import VerificationError, verify
+from pipelines.release.workplaces import drawn_plan
 from pipelines.running import run as runs
 from pipelines.running.steps import StepBegins, step_of, words_of
 from pipelines.storage.checksums import sha256_of
@@ -173,7 +174,7 @@ def forge(folder: Path, document: Any) -> None:
     before = json.loads((folder / "certificate.json").read_text(encoding="utf-8"))["plan_sha256"]
     (folder / "certificate.json").write_text(certificate_text(certificate), encoding="utf-8")
     try:
-        plan = load_plan(folder / "plan")
+        plan = drawn_plan(folder, load_plan(folder / "plan"))
     except Exception:
         pass
     else:

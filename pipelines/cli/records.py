@@ -29,7 +29,7 @@ def publish(out: Path, destination: str, version: str | None, key: Path | None) 
 
     Nothing is ever overwritten. Running it again completes an interrupted publication.
     """
-    from pipelines.release.signing import UNSIGNED, is_signed
+    from pipelines.release.signing import is_signed, signature_in_words
 
     try:
         done = pipelines.publish(out, destination, version=version, key=key)
@@ -40,7 +40,7 @@ def publish(out: Path, destination: str, version: str | None, key: Path | None) 
     for note in done.notes:
         click.echo(f"WARNING: {note}", err=True)
     if not is_signed(out / "public"):
-        click.echo(f"WARNING: {UNSIGNED}", err=True)
+        click.echo(f"WARNING: {signature_in_words(signed=False)}", err=True)
 
 
 @click.command(epilog="Example: odsynth published site/published")

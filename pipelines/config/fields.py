@@ -22,6 +22,7 @@ from pydantic import (
 
 import synth
 from geo_data.arguments import refuse_url
+from pipelines.config.languages import LANGUAGES
 from pipelines.storage.stored_names import stored_name
 from synth.rationals import MAX_DENOMINATOR, MAX_EPSILON, decimal_up, exact
 
@@ -184,6 +185,12 @@ def _mechanism(value: str) -> str:
     return value
 
 
+def _language(value: str) -> str:
+    if value not in LANGUAGES:
+        raise ValueError(f"{shown(value)} is not a language of releases; use {one_of(LANGUAGES)}")
+    return value
+
+
 _Serializer = PlainSerializer(decimal_or_ratio, return_type=str, when_used="json")
 PositiveNumber = Annotated[Fraction, PlainValidator(_positive), _Serializer]
 EpsilonNumber = Annotated[Fraction, PlainValidator(_epsilon), _Serializer]
@@ -231,6 +238,7 @@ Email = Annotated[Line, AfterValidator(_email)]
 NameColumns = dict[str, Line]
 Groupings = dict[str, Annotated[int, Field(ge=2, le=MOST)]]
 Mechanism = Annotated[str, AfterValidator(_mechanism)]
+Language = Annotated[str, AfterValidator(_language)]
 Population = Literal["all", "residents"]
 # These three stand in the names of files.
 State = Annotated[str, StringConstraints(pattern=STATE)]

@@ -22,6 +22,7 @@ from pipelines.config.fields import (
     InputPath,
     JobType,
     Labels,
+    Language,
     LevelName,
     LevelNames,
     Line,
@@ -42,6 +43,7 @@ from pipelines.config.fields import (
     stored,
 )
 from pipelines.config.implicates import ImplicateSource
+from pipelines.config.languages import ENGLISH
 from pipelines.config.policies import Categories, FullPolicy, Policy, Protected
 from pipelines.storage.stored_names import LONGEST_NAME
 from synth.rationals import MAX_RECORDS
@@ -163,6 +165,9 @@ class PublicReleaseSettings(Section):
     """E-mail address for questions about the release; it stands there for as long as the release does."""
     citation: Line | None = None
     """How to cite the release; left out, it is made of publisher, title, date and plan."""
+    language: Language = ENGLISH
+    """Language of the read-me, the other pages and the records of the release: English, `"en"`, or German,
+    `"de"`. The certificate, the plan, names of columns and messages of programs are English."""
 
 
 class ReleaseSettings(PublicReleaseSettings):

@@ -21,7 +21,7 @@ from geo_data.jobs import Slots
 from geo_data.pools import PoolTable, build_pools
 from pipelines.config.implicates import Implicates
 from pipelines.config.loading import PublicConfig
-from pipelines.config.policies import DistancePolicy, FullPolicy, PartitionPolicy
+from pipelines.config.policies import DistancePolicy, FullPolicy
 from pipelines.ledger.terms import ANYWHERE
 from pipelines.plans.exact import ExactNumbers, count_exact
 from pipelines.plans.measured import MeasuredGroups, TableChoice, group_jobs, table_in_words
@@ -299,12 +299,6 @@ class ReleasePlan:
     def policy(self) -> synth.Policy:
         """Which homes neighbours may differ in."""
         return self.numeric.domains.policy
-
-    @property
-    def part_in_words(self) -> str:
-        """What a part of homes is called, where the policy makes several."""
-        policy = self.config.privacy.policy
-        return f'"{policy.partition}"' if isinstance(policy, PartitionPolicy) else "part"
 
     @property
     def implicates(self) -> Implicates:

@@ -13,15 +13,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from pipelines.config.languages import ENGLISH
 from pipelines.plans.accuracy import ExpectedAccuracy, reported_tables
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.workload import workload_of
-from pipelines.release.certificate import Certificate
+from pipelines.release.certificate import PolicyField
+from pipelines.release.pages import phrases
 from pipelines.storage.documents import read_json
 from pipelines.storage.durable import write_whole
 
 ACCURACY_FILE = "accuracy.json"
-NOTHING_READ = "No confidential home was read"
 _FORMAT = "odsynth accuracy 1.0"
 
 
@@ -75,11 +76,9 @@ def check_accuracy(expected: ExpectedAccuracy, plan: ReleasePlan) -> str:
     return f"{len(expected.tables)} tables of this plan; {whose}, of which only the form is checked"
 
 
-def read_in_words(certificate: Certificate) -> str:
+def read_in_words(policy: PolicyField | None, language: str = ENGLISH) -> str:
     """Say what was read of confidential homes to plan a release and to try its plan."""
-    if certificate.policy and certificate.policy.parts > 1:
-        return "Of confidential homes only the part, which is public by policy, was read"
-    return NOTHING_READ
+    return phrases(language).read(policy is not None and policy.parts > 1)
 
 
 def _text(expected: ExpectedAccuracy, plan_sha256: str) -> str:

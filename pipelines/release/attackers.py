@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import synth
 from pipelines.plans.plan import ReleasePlan
 from pipelines.release.certificate import Certificate
-from pipelines.release.pages import render
+from pipelines.release.pages import number, phrases, render
 from pipelines.release.promises import promised
 from synth.dirichlet.attackers import (
     KNOWLEDGE,
@@ -31,13 +31,6 @@ STUBBORNNESS = ("1", "10", "100")
 
 _SIZES = (1, 2, 10, 100, 1_000)  # jobs of the smallest pool of each group
 _CANDIDATES = (2, 10, 100, 1_000)
-KNOWING = {
-    "all but one job": "the home of every other job",
-    "a random half": "the homes of half of the other jobs",
-    "one co-worker": "the home of one other job",
-    "public tables only": "public tables only",
-}
-"""What somebody knows, in words, by `synth.dirichlet.attackers.KNOWLEDGE`."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +42,7 @@ class _Less:
     factors: list[list[str]]
     largest: str
     shares: list[list[str]]
-    alike_by: list[str]
+    alike_by: tuple[str, ...]
     coins: bool
     some_exact: bool
 
@@ -75,21 +68,22 @@ class AttackersReport:
         return exp_up(Fraction(self.certificate.run.epsilon))
 
     @property
-    def exception(self) -> str:
-        """What is said of delta after something that holds but for it; nothing where it is 0."""
-        delta = self.certificate.run.delta
-        return f", except with probability {delta}" if Fraction(delta) else ""
+    def language(self) -> str:
+        """That of the release."""
+        return self.plan.config.release.language
 
     def text(self) -> str:
         """Return the page for people, as Markdown."""
+        say = phrases(self.language)
         return render(
             "attackers.md.j2",
-            **promised(self.certificate),
+            self.language,
+            **promised(self.certificate, self.language),
             name=self.plan.config.release.name,
             plan=self.plan.numeric,
-            candidates=[f"{k:,} candidates" for k in _CANDIDATES],
-            shares=_shares(self.factor),
-            shares_without=_shares(Fraction(1)),
+            candidates=[say.candidates(k) for k in _CANDIDATES],
+            shares=self._shares(self.factor),
+            shares_without=self._shares(Fraction(1)),
             less=self._less() if self.attackers else None,
         )
 
@@ -98,30 +92,43 @@ class AttackersReport:
         return changes_of_groups(self.plan.numeric, self.attackers, groups)
 
     def _less(self) -> _Less:
-        groups = _groups(self.plan.numeric.pools.n)
+        say, groups = phrases(self.language), _groups(self.plan.numeric.pools.n)
         changes = self.odds(pools for _, pools, _ in groups)
         jobs = [n for _, _, n in groups]
         largest = jobs.index(max(jobs))
         classes = [
-            [KNOWING[attacker.knowledge], surety_in_words(attacker) if i else "anything"]
+            [
+                say.knowing[attacker.knowledge],
+                surety_in_words(attacker, self.language) if i else say.surety_of_all,
+            ]
             for i, attacker in enumerate(self.attackers)
         ]
-        alike_by = [*self.plan.pools.pooling.by]
-        if self.plan.policy.n_parts > 1:
-            alike_by.append(f"{self.plan.part_in_words} of the home")
+        names = [say.pools_of(*sizes) for sizes, _, _ in groups]
         return _Less(
-            pools=[name for name, _, _ in groups],
-            jobs=[f"{n:,}" for n in jobs],
-            factors=[[*words, *(_mark(change[i]) for change in changes)] for i, words in enumerate(classes)],
-            largest=groups[largest][0],
+            pools=names,
+            jobs=[number(f"{n:,}", self.language) for n in jobs],
+            factors=[
+                [*words, *(self._mark(change[i]) for change in changes)] for i, words in enumerate(classes)
+            ],
+            largest=names[largest],
             shares=[
-                [*words, *_shares(change.odds)]
+                [*words, *self._shares(change.odds)]
                 for words, change in zip(classes, changes[largest], strict=True)
             ],
-            alike_by=alike_by,
+            alike_by=self.plan.pools.pooling.by,
             coins=set(self.plan.numeric.parameters.to_json()["retention"]) != {"1"},
             some_exact=some_exact(self.plan.numeric, self.attackers),
         )
+
+    def _shares(self, odds: Fraction) -> list[str]:
+        """Return the largest probability of each number of candidates, rounded up."""
+        shares = (synth.decimal_up(best_share(odds, k), 3) for k in _CANDIDATES)
+        return [number(share, self.language) for share in shares]
+
+    def _mark(self, change: Change) -> str:
+        """Return a change of odds, rounded up, with a star where it is exact."""
+        rounded = number(f"{Decimal(synth.decimal_up(change.odds, 3)):,f}", self.language)
+        return rounded + ("*" if change.exact else "")
 
 
 def attackers_of(stubbornness: Iterable[str] = STUBBORNNESS) -> tuple[Attackers, ...]:
@@ -156,30 +163,19 @@ def describe_attackers(
     return AttackersReport(plan, certificate, attackers)
 
 
-def surety_in_words(attackers: Attackers) -> str:
+def surety_in_words(attackers: Attackers, language: str) -> str:
     """Say how sure attackers are of what they believe about the homes of a pool."""
+    say = phrases(language)
     if attackers.stubbornness is None:
-        return "the noise"
-    return (
-        f"{synth.decimal_up(attackers.stubbornness, 6)} home{'' if attackers.stubbornness == 1 else 's'} seen"
-    )
+        return say.surety_of_noise
+    return say.surety(synth.decimal_up(attackers.stubbornness, 6))
 
 
-def _groups(n: NDArray[np.int64]) -> list[tuple[str, NDArray[np.bool_], int]]:
-    """Return name, pools and jobs of each group of pools by size that is not empty."""
+def _groups(n: NDArray[np.int64]) -> list[tuple[tuple[int, int | None], NDArray[np.bool_], int]]:
+    """Return sizes from and to, pools and jobs of each group of pools by size that is not empty."""
     groups = []
-    for low, high in zip(_SIZES, (*_SIZES[1:], None), strict=True):
-        pools = (n >= low) & (n < high if high else True)
+    for low, end in zip(_SIZES, (*_SIZES[1:], None), strict=True):
+        pools = (n >= low) & (n < end if end else True)
         if pools.any():
-            end = f" to {high - 1:,} jobs" if high and high > low + 1 else " job" if high else " jobs or more"
-            groups.append((f"pools of {low:,}{end}", pools, int(n[pools].sum())))
+            groups.append(((low, end and end - 1), pools, int(n[pools].sum())))
     return groups
-
-
-def _shares(odds: Fraction) -> list[str]:
-    """Return the largest probability of each number of candidates, rounded up."""
-    return [synth.decimal_up(best_share(odds, k), 3) for k in _CANDIDATES]
-
-
-def _mark(change: Change) -> str:
-    return f"{Decimal(synth.decimal_up(change.odds, 3)):,f}" + ("*" if change.exact else "")

@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 import synth
 from pipelines.config.fields import JobType, Line, State, Year
 from pipelines.config.implicates import ImplicateSource
+from pipelines.config.languages import ENGLISH
 from pipelines.config.policies import DistancePolicy, PartitionPolicy
 from pipelines.config.toml import ConfigError
 from pipelines.plans.plan import ReleasePlan
-from pipelines.release.pages import render
+from pipelines.release.pages import phrases, render
 from pipelines.release.provenance import dependency_versions, source_state
 from pipelines.storage.documents import check_format, parse_json
 from synth.policy import FULL
@@ -237,16 +237,6 @@ class PartitionField(_Part):
     words: str
     symbols: str
 
-    @property
-    def neighbour_in_words(self) -> str:
-        """Where the other home of a neighbour is."""
-        return f'in the same "{self.partition}"'
-
-    @property
-    def pair_in_words(self) -> str:
-        """Of which two homes nobody is much surer of one."""
-        return self.neighbour_in_words
-
 
 class DistanceField(_Part):
     """Which homes neighbours may differ in, where these are blocks within a distance of each other.
@@ -263,16 +253,6 @@ class DistanceField(_Part):
     words: str
     symbols: str
 
-    @property
-    def neighbour_in_words(self) -> str:
-        """Where the other home of a neighbour is."""
-        return f"within {self.distance_km} km of its own"
-
-    @property
-    def pair_in_words(self) -> str:
-        """Of which two homes nobody is much surer of one."""
-        return f"within {self.distance_km} km of each other"
-
 
 class AttributeField(_Part):
     """Which origins neighbours may differ in, where these are homes together with secret attributes.
@@ -286,21 +266,6 @@ class AttributeField(_Part):
     attributes: dict[str, list[str]]
     words: str
     symbols: str
-
-    @property
-    def listed(self) -> str:
-        """The secret attributes, for sentences."""
-        return _listed(self.attributes)
-
-    @property
-    def neighbour_in_words(self) -> str:
-        """What else than the home of a neighbour may be another."""
-        return f"or another {self.listed}, or both"
-
-    @property
-    def pair_in_words(self) -> str:
-        """Of which two homes nobody is much surer of one."""
-        return f"each together with some {self.listed}"
 
     @property
     def parts(self) -> int:
@@ -388,14 +353,6 @@ _ARITHMETIC = ArithmeticField(
     precision_bits=PRECISION_BITS,
     rounding="up",
 )
-
-_RESIDENTS = "The released population is jobs of residents: of workers whose home lies inside the geography. "
-_MEMBERSHIP = {
-    False: "That a job is one of them, and so that its home lies inside the geography, is taken to be public "
-    "and is not protected.",
-    True: "Whether a job is one of them, and so whether its home lies inside the geography, is protected "
-    "with the numbers of `presence`, not with those of the run.",
-}
 
 
 def make_certificate(
@@ -555,20 +512,22 @@ def define(
         by_lot="record_range" in mechanism.settings,
         residents=population_in_words(population, protected=protected),
         policy=policy,
-        secret=policy.listed if isinstance(policy, AttributeField) else "",
-        level=f'"{policy.partition}"' if isinstance(policy, PartitionField) else "",
+        secret=secret_in_words(policy),
         delta_sharing=mechanism.delta_sharing.format(records="public slots" if protected else "records"),
     )
     return Definition.model_validate_json(definition)
 
 
-def _listed(attributes: Iterable[str]) -> str:
-    return " and ".join(f'"{name}"' for name in attributes)
+def secret_in_words(policy: PolicyField | None, language: str = ENGLISH) -> str:
+    """Return the attributes that a policy protects with homes, for sentences; nothing where it has none."""
+    if not isinstance(policy, AttributeField):
+        return ""
+    return f" {phrases(language).conjunction} ".join(f'"{name}"' for name in policy.attributes)
 
 
-def population_in_words(population: str | None, *, protected: bool) -> str:
+def population_in_words(population: str | None, *, protected: bool, language: str = ENGLISH) -> str:
     """Say whose jobs a release is of, where that depends on homes, and what is promised; else nothing."""
-    return "" if population is None else _RESIDENTS + _MEMBERSHIP[protected]
+    return "" if population is None else phrases(language).residents(protected)
 
 
 def policy_in_words(certificate: Certificate) -> str:
@@ -591,35 +550,39 @@ def _policy_field(plan: ReleasePlan) -> PolicyField | None:
 
 
 def _partition_field(policy: synth.Policy, partition: str) -> PartitionField:
-    words = _policy_words("partition", policy, level=f'"{partition}"')
-    return PartitionField(
-        kind="partition", name=policy.name, partition=partition, parts=policy.n_parts, **words
+    return _with_words(
+        PartitionField.model_construct(
+            kind="partition", name=policy.name, partition=partition, parts=policy.n_parts
+        )
     )
 
 
 def _distance_field(policy: synth.Policy, km: str) -> DistanceField:
-    return DistanceField(
-        kind="distance",
-        name=policy.name,
-        distance_km=km,
-        parts=policy.n_parts,
-        most_steps=policy.steps,
-        **_policy_words("distance", policy, km=km),
+    return _with_words(
+        DistanceField.model_construct(
+            kind="distance",
+            name=policy.name,
+            distance_km=km,
+            parts=policy.n_parts,
+            most_steps=policy.steps,
+        )
     )
 
 
 def _attribute_field(policy: synth.Policy) -> AttributeField:
-    return AttributeField(
-        kind="attribute",
-        name=policy.name,
-        attributes={name: list(values) for name, values in policy.secret.items()},
-        **_policy_words("attribute", policy, secret=_listed(policy.secret)),
+    attributes = {name: list(values) for name, values in policy.secret.items()}
+    return _with_words(
+        AttributeField.model_construct(kind="attribute", name=policy.name, attributes=attributes)
     )
 
 
-def _policy_words(kind: str, policy: synth.Policy, **names: str) -> dict[str, str]:
-    words: dict[str, str] = json.loads(render("policy.json.j2", kind=kind, policy=policy, **names))
-    return words
+_Field = TypeVar("_Field", PartitionField, DistanceField, AttributeField)
+
+
+def _with_words(field: _Field) -> _Field:
+    """Return a field of a policy with what its kind and its numbers mean, in words and symbols."""
+    words = json.loads(render("policy.json.j2", policy=field, secret=secret_in_words(field)))
+    return field.model_copy(update=words)
 
 
 def _presence_level(presence: synth.Presence, records: int) -> PresenceLevel:

@@ -11,11 +11,13 @@ import numpy as np
 
 from geo_data.geography import Geography
 from geo_data.od_files import LODES_CATEGORIES, count_columns
+from pipelines.config.languages import ENGLISH
 from pipelines.config.loading import PublicConfig
 from pipelines.config.policies import FullPolicy
 from pipelines.config.sections import AttributeSettings, MicrodataJobsSettings
-from pipelines.release.certificate import AttributeField, Certificate
+from pipelines.release.certificate import Certificate, secret_in_words
 from pipelines.release.names import NAME_FILE
+from pipelines.release.pages import phrases
 from pipelines.release.polygons import polygon_file
 
 
@@ -24,52 +26,13 @@ def kinds_of_work(geography: Geography) -> str:
     return ", ".join(dict.fromkeys(geography.external_workplaces.values()))
 
 
-def whose_jobs(geography: Geography) -> str:
+def whose_jobs(geography: Geography, language: str = ENGLISH) -> str:
     """Say what a reader who looks for residents has to know."""
-    kinds = kinds_of_work(geography)
-    beside = f"; and jobs without a work block there: {kinds}" if kinds else ""
-    others = "in the region and work anywhere else" if kinds else "there and work elsewhere"
-    return f"Counted are jobs at work blocks of the region{beside}. Those who live {others} are not in it."
+    return phrases(language).whose_jobs(kinds_of_work(geography))
 
 
-_LODES_MEANING = {
-    "S000": "all jobs",
-    "SA01": "age 29 or younger",
-    "SA02": "age 30 to 54",
-    "SA03": "age 55 or older",
-    "SE01": "earnings of 1,250 dollars a month or less",
-    "SE02": "earnings of 1,251 to 3,333 dollars a month",
-    "SE03": "earnings of more than 3,333 dollars a month",
-    "SI01": "goods producing industries",
-    "SI02": "trade, transportation and utilities",
-    "SI03": "all other services",
-}
-
-# What LODES calls its groups of counts: meaning and unit.
-_LODES_ATTRIBUTES = {
-    "SA": ("age of the worker", "years"),
-    "SE": ("earnings from the job", "US dollars a month"),
-    "SI": ("industry of the employer", None),
-}
-
-# What the columns of the crosswalk of LODES are, which has these names for blocks.
+# What the crosswalk of LODES calls blocks.
 _LODES_BLOCKS = ("tabblk2010", "tabblk2020")
-_LODES_AREAS = {
-    "st": "state",
-    "cty": "county",
-    "trct": "census tract",
-    "bgrp": "census block group",
-    "cbsa": "metropolitan or micropolitan area (CBSA)",
-    "zcta": "ZIP code tabulation area",
-    "stplc": "place (city, town or other)",
-    "ctycsub": "county subdivision",
-}
-
-_KEYWORDS = ("commuting", "jobs", "origin-destination", "synthetic data", "differential privacy")
-
-JOBS = "jobs"
-"""The unit of every count."""
-
 MEASUREMENT_FOLDER = "measurements"
 """Of a release whose mechanism measures tables: it has the noisy counts."""
 
@@ -101,7 +64,8 @@ class Column:
     @property
     def words(self) -> str:
         """Meaning, unit and labels of codes in one line."""
-        unit = f" ({self.unit})" if self.unit and self.unit != JOBS else ""
+        counts = self.kind in ("integer", "integers")  # of jobs, as its meaning says
+        unit = f" ({self.unit})" if self.unit and not counts else ""
         labels = "; ".join(f"{code}: {label}" for code, label in self.labels.items() if code != label)
         return f"{self.meaning}{unit}{f'. {labels}' if labels else ''}"
 
@@ -120,6 +84,7 @@ class Table:
 class ReleaseDescription:
     """What a release says about itself to whoever finds it."""
 
+    language: str  # of what is words in it
     title: str
     summary: str
     year: int
@@ -172,15 +137,15 @@ def file_names(config: PublicConfig) -> dict[str, str]:
 
 
 def attributes_of(
-    categories: Mapping[str, tuple[str, ...]], stated: Iterable[AttributeSettings]
+    categories: Mapping[str, tuple[str, ...]], stated: Iterable[AttributeSettings], language: str = ENGLISH
 ) -> tuple[Attribute, ...]:
     """Say what the attributes of jobs with these categories mean, by what the configuration states."""
-    tables = {table.name: table for table in stated}
+    tables, say = {table.name: table for table in stated}, phrases(language)
     attributes = []
     for name, codes in categories.items():
         if LODES_CATEGORIES.get(name) == tuple(codes):
-            meaning, unit = _LODES_ATTRIBUTES[name]
-            labels = {code: _LODES_MEANING[code] for code in codes}
+            meaning, unit = say.lodes_attributes[name]
+            labels = {code: say.lodes_counts[code] for code in codes}
         else:
             table = tables.get(name) or AttributeSettings(name=name)
             meaning, unit = table.meaning or name, table.unit
@@ -190,16 +155,16 @@ def attributes_of(
 
 
 def count_meanings(
-    categories: Mapping[str, tuple[str, ...]], stated: Iterable[AttributeSettings]
+    categories: Mapping[str, tuple[str, ...]], stated: Iterable[AttributeSettings], language: str = ENGLISH
 ) -> dict[str, str]:
     """Say in words what each count of an OD file counts, by column, in the order of the file."""
-    meanings = {"S000": _LODES_MEANING["S000"]}
-    columns = count_columns(categories)
-    for attribute in attributes_of(categories, stated):
+    say, columns = phrases(language), count_columns(categories)
+    meanings = {"S000": say.lodes_counts["S000"]}
+    for attribute in attributes_of(categories, stated, language):
         for column, (code, label) in zip(columns[attribute.name], attribute.labels.items(), strict=True):
-            unit = f" {attribute.unit}" if attribute.unit and label != code else ""
+            unit = attribute.unit if label != code else None
             lodes = column == code
-            meanings[column] = label if lodes else f"jobs whose {attribute.meaning} is {label}{unit}"
+            meanings[column] = label if lodes else say.jobs_with(attribute.meaning, label, unit)
     return meanings
 
 
@@ -213,6 +178,7 @@ def describe_release(
     pooled_by: Sequence[str],
     workplaces: Sequence[Mapping[str, Any]],
     homes: Sequence[Mapping[str, Any]] | None,
+    language: str = ENGLISH,
 ) -> ReleaseDescription:
     """Describe a release by what its public folder holds.
 
@@ -220,16 +186,20 @@ def describe_release(
     `workplaces` and `homes` what ``choices.workplaces`` and ``choices.tables`` of its plan say; no homes
     where the release has no noisy counts of them.
     """
-    release, attributes = config.release, attributes_of(categories, config.attribute)
+    release, attributes = config.release, attributes_of(categories, config.attribute, language)
     publisher, licence = release.publisher, release.licence
     plan = certificate.plan_sha256
     title = f"{publisher}: {certificate.release.name}" if publisher else certificate.release.name
     mechanism_fields = certificate.classes[0].model_extra or {}
-    version, day = certificate.software.version, certificate.created[:10]
-    made = f"{title}. Synthetic data made with odsynth {version}, {day}. Plan {plan}"
+    version, day, say = certificate.software.version, certificate.created[:10], phrases(language)
+    # Wherever it stands, and in whatever language: a release is cited in its own.
+    made = phrases(release.language).citation(title, version, day, plan)
     return ReleaseDescription(
+        language=language,
         title=certificate.release.name,
-        summary=_summary(certificate, geography),
+        summary=say.summary(
+            certificate, secret_in_words(certificate.policy, language), whose_jobs(geography, language)
+        ),
         year=certificate.release.year,
         created=certificate.created,
         version=".".join(str(int(number)) for number in certificate.created[:10].split("-")),
@@ -238,35 +208,15 @@ def describe_release(
         publisher=publisher,
         contact=release.contact,
         citation=release.citation or made,
-        keywords=_KEYWORDS,
+        keywords=tuple(say.keywords),
         extent=_extent(geography),
         attributes=attributes,
         tables=(
-            *_tables(config, categories, attributes, geography, named=named),
-            *_of_plan(config, attributes, pooled_by, strata="retention" in mechanism_fields),
-            *_of_workplaces(attributes, workplaces, grouped=homes is not None),
-            *_of_homes(config, attributes, homes, sized=bool(workplaces)),
+            *_tables(config, categories, attributes, geography, language, named=named),
+            *_of_plan(config, attributes, pooled_by, say, strata="retention" in mechanism_fields),
+            *_of_workplaces(attributes, workplaces, say, grouped=homes is not None),
+            *_of_homes(config, attributes, homes, say, sized=bool(workplaces)),
         ),
-    )
-
-
-def _summary(certificate: Certificate, geography: Geography) -> str:
-    status = "" if certificate.for_release else "NOT FOR RELEASE. "
-    user = certificate.user_level
-    several = f" with at most {user.records} job records" if user.records > 1 else ""
-    drawn = "homes"
-    if certificate.protects == "record":
-        drawn = "homes, workplaces and attributes"
-    elif isinstance(certificate.policy, AttributeField):
-        drawn = f"homes, with {certificate.policy.listed},"
-    return (
-        f"{status}{certificate.totals.synthetic_workers:,} synthetic workers: where they live and where they "
-        f"work. No row is a real person. {whose_jobs(geography)} The {drawn} were drawn at random under "
-        "(epsilon, delta)-probabilistic differential privacy with "
-        f"epsilon {certificate.run.epsilon} and delta {certificate.run.delta}; for "
-        f"one person{several} the release is differentially private with epsilon {user.epsilon} and delta "
-        f"{user.delta}. The file certificate.json says what that covers, and can be computed again from the "
-        "public plan."
     )
 
 
@@ -283,52 +233,47 @@ def _tables(
     categories: Mapping[str, tuple[str, ...]],
     attributes: tuple[Attribute, ...],
     geography: Geography,
+    language: str,
     *,
     named: bool,
 ) -> Iterator[Table]:
-    implicates, names = config.implicates, file_names(config)
-    outside = ", or of the external zone or kind of work" if geography.external_workplaces else ""
-    work = Column("w_geocode", f"code of the work block{outside}")
-    zone = ", or of the external zone where they live" if geography.external_homes else ""
-    home = Column("h_geocode", f"code of the home block of the synthetic workers{zone}")
+    """Yield the tables of the data, of blocks, names and shapes."""
+    implicates, names, say = config.implicates, file_names(config), phrases(language)
+    several = implicates.number > 1
+    work = Column("w_geocode", say.work_column(bool(geography.external_workplaces)))
+    home = Column("h_geocode", say.home_column(bool(geography.external_homes)))
     pairs = (
         work,
         home,
         *(
-            Column(name, f"number of jobs: {meaning}", "integer", JOBS)
-            for name, meaning in count_meanings(categories, config.attribute).items()
+            Column(name, say.count_column(meaning), "integer", say.jobs)
+            for name, meaning in count_meanings(categories, config.attribute, language).items()
         ),
-        Column("createdate", "day of this release, YYYYMMDD"),
+        Column("createdate", say.day_column),
     )
-    kinds = {"od": "home block", "aux": "external zone, where workers live,"}
     for number, folder in enumerate(implicates.folders, start=1):
-        suffix = f"-{number:02}" if implicates.number > 1 else ""
-        in_words = " of one implicate" if implicates.number > 1 else ""
-        for kind, homes in kinds.items():
+        suffix = f"-{number:02}" if several else ""
+        for kind in ("od", "aux"):
             forms = [f"{kind}_{form}" for form in ("csv", "parquet")]
             files = tuple(f"{folder}{names[form]}" for form in forms if form in names)
             if files:
-                meaning = f"a pair of work block and {homes} with its jobs{in_words}"
-                yield Table(f"{kind}{suffix}", meaning, files, pairs)
+                yield Table(f"{kind}{suffix}", say.pairs_row(kind == "aux", several), files, pairs)
         if "jobs_parquet" in names:
             files = (f"{folder}{names['jobs_parquet']}",)
-            yield Table(
-                f"workers{suffix}", f"a synthetic worker{in_words}", files, (work, home, *_coded(attributes))
-            )
-    zones = " or an external zone" if geography.external_zones else ""
-    blocks = _of_blocks(geography, config)
-    yield Table("blocks", f"a block{zones}", ("plan/blocks.parquet",), blocks)
+            columns = (work, home, *_coded(attributes))
+            yield Table(f"workers{suffix}", say.worker_row(several), files, columns)
+    zones = bool(geography.external_zones)
+    yield Table("blocks", say.blocks_row(zones), ("plan/blocks.parquet",), _of_blocks(geography, config, say))
     if named:
         unit_names = (
-            Column("level", "level of the area, or kind of area that cuts across levels"),
-            Column("code", "code of the area"),
-            Column("name", "name of the area"),
+            Column("level", say.level_column),
+            Column("code", say.code_column),
+            Column("name", say.name_column),
         )
-        yield Table("names", "a named area", (NAME_FILE,), unit_names)
+        yield Table("names", say.names_row, (NAME_FILE,), unit_names)
     for number, level in enumerate(config.geography.polygon_levels, start=1):
-        shape = Column(level, "code of the area"), Column("geometry", "its shape", "geometry")
-        meaning = f"an area of level {level} with its shape"
-        yield Table(f"shapes-{number}", meaning, (polygon_file(level),), shape)
+        shape = Column(level, say.code_column), Column("geometry", say.shape_column, "geometry")
+        yield Table(f"shapes-{number}", say.shapes_row(level), (polygon_file(level),), shape)
 
 
 def _coded(attributes: tuple[Attribute, ...], names: Iterable[str] | None = None) -> list[Column]:
@@ -346,82 +291,56 @@ def _of_plan(
     config: PublicConfig,
     attributes: tuple[Attribute, ...],
     pooled_by: Sequence[str],
+    say: Any,
     *,
     strata: bool,
 ) -> Iterator[Table]:
     """Yield the tables of the plan beside its blocks."""
-    implicates = config.implicates
-    kind = "entry of prior and retention in certificate.json, from 0" if strata else "always 0 here"
-    draws = f"n times {implicates.number}, for all implicates" if implicates.of_run > 1 else "n"
-    draws += f" for each of {implicates.runs} implicates" if implicates.runs > 1 else ""
-    expected = " that are expected" if config.measures_workplaces else ""
-    homes = "as n" if expected else f"number of homes that the release has for it: {draws}"
+    expected = config.measures_workplaces
     yield Table(
         "slots",
-        f"some jobs{expected} of one pool, that are alike",
+        say.slots_row(expected),
         ("plan/slots.parquet",),
         (
-            Column("pool", "row of plan/pools.parquet, from 0", "integer"),
-            Column("work", "code of the work block"),
+            Column("pool", say.pool_column, "integer"),
+            Column("work", say.work_block_column),
             *_coded(attributes, [attribute.name for attribute in attributes]),
-            Column("count", "number of these jobs", "integer", JOBS),
+            Column("count", say.slots_column, "integer", say.jobs),
         ),
     )
     yield Table(
         "pools",
-        "a pool: jobs for which homes are drawn together",
+        say.pools_row,
         ("plan/pools.parquet",),
         (
-            Column(
-                "place", "its work block, or the first block of the area whose small work blocks share it"
-            ),
-            Column("shared", "whether small work blocks of an area share it", "boolean"),
+            Column("place", say.pool_place_column),
+            Column("shared", say.shared_column, "boolean"),
             *_coded(attributes, pooled_by),
-            Column("n", f"number of its jobs{expected}", "integer", JOBS),
-            Column("m", homes, "integer"),
-            Column(
-                "domain", "row of plan/domains.parquet, from 0: the cells that its homes are in", "integer"
-            ),
-            Column("class", "entry of classes in certificate.json, from 0: its bounds", "integer"),
+            Column("n", say.n_column(expected), "integer", say.jobs),
+            Column("m", say.m_column(expected, config.implicates), "integer"),
+            Column("domain", say.domain_column, "integer"),
+            Column("class", say.class_column, "integer"),
         ),
     )
-    divided = (
-        "all blocks" if isinstance(config.privacy.policy, FullPolicy) else "the blocks of one part of homes"
-    )
-    cuts = "first block of each cell: rows of plan/blocks.parquet, from 0, rising"
     yield Table(
         "domains",
-        f"a division of {divided} into cells, in which homes are counted",
+        say.domains_row(not isinstance(config.privacy.policy, FullPolicy)),
         ("plan/domains.parquet",),
         (
-            Column("destination", "code of the work area that it was made for, the first if for several"),
-            Column(
-                "size",
-                "number of jobs of the pools that it was made for; 1 if for all",
-                "integer",
-                JOBS,
-            ),
-            Column("cuts", cuts, "integers"),
-            Column(
-                "stratum",
-                f"kind of each cell: {kind}",
-                "integers",
-            ),
+            Column("destination", say.made_for_column),
+            Column("size", say.size_column, "integer", say.jobs),
+            Column("cuts", say.cuts_column, "integers"),
+            Column("stratum", say.stratum_column(strata), "integers"),
         ),
     )
     yield Table(
         "shares",
-        "a work area with the public model of its workers' homes",
+        say.shares_row,
         ("plan/shares.parquet",),
         (
-            Column("destination", "code of the work area"),
-            Column(
-                "unit",
-                "home areas that have a share: positions among all areas of model_level of "
-                "plan/plan.json as plan/blocks.parquet has them, from 0, rising",
-                "integers",
-            ),
-            Column("share", "expected share of each of these in the homes, out of 65,536", "integers"),
+            Column("destination", say.work_area_column),
+            Column("unit", say.unit_column, "integers"),
+            Column("share", say.share_column, "integers"),
         ),
     )
 
@@ -430,6 +349,7 @@ def _of_homes(
     config: PublicConfig,
     attributes: tuple[Attribute, ...],
     homes: Sequence[Mapping[str, Any]] | None,
+    say: Any,
     *,
     sized: bool,
 ) -> Iterator[Table]:
@@ -440,91 +360,65 @@ def _of_homes(
     if homes is None:
         return
     runs = config.implicates.runs
-    pools = "pool of the jobs in measurements/slots.parquet" if sized else "row of plan/pools.parquet"
-    first = Column("pool", f"{pools}, from 0", "integer")
+    first = Column("pool", say.measured_pool_column(sized), "integer")
     for k, table in enumerate([None, *homes], start=1):
         if table is None:
-            group, columns, cells = "a pool", [first], "cells of its domain (plan/domains.parquet)"
+            columns, home = [first], None
         else:
-            area = (
-                f"code of the {table['work']} of the work block"
-                if table["work"]
-                else "empty: all work blocks"
-            )
+            area, home = say.measured_work_column(table["work"], True), table["home"]
             columns = [Column("work", area), *_coded(attributes, table["by"])]
-            group, cells = "jobs that are alike in these columns", f"areas of {table['home']}, in their order"
-        noisy = Column(
-            "noisy", f"jobs with homes in each of the {cells}, with random noise", "integers", JOBS
-        )
-        files = tuple(
-            f"{MEASUREMENT_FOLDER}/{f'run-{run + 1}/' if runs > 1 else ''}table-{k}.parquet"
-            for run in range(runs)
-        )
-        for run, file in enumerate(files, start=1):
-            suffix = f"-{run}" if runs > 1 else ""
-            yield Table(
-                f"noisy-{k}{suffix}", f"{group}, with noisy counts of homes", (file,), (*columns, noisy)
-            )
+        noisy = Column("noisy", say.noisy_column(home), "integers", say.jobs)
+        for run in range(1, runs + 1):
+            folder, suffix = (f"run-{run}/", f"-{run}") if runs > 1 else ("", "")
+            files = (f"{MEASUREMENT_FOLDER}/{folder}table-{k}.parquet",)
+            yield Table(f"noisy-{k}{suffix}", say.noisy_row(table is None), files, (*columns, noisy))
 
 
 def _of_workplaces(
-    attributes: tuple[Attribute, ...], measured: Sequence[Mapping[str, Any]], *, grouped: bool
+    attributes: tuple[Attribute, ...], measured: Sequence[Mapping[str, Any]], say: Any, *, grouped: bool
 ) -> Iterator[Table]:
     """Yield the tables of noisy counts of workplaces, and of the slots that were estimated from them.
 
     `grouped`: homes were counted in groups of the first of two estimates.
     """
     for k, table in enumerate(measured, start=1):
-        area = f"code of the {table['work']}" if table["work"] else "empty: all work blocks"
-        noisy = Column("noisy", "jobs of this kind, with random noise", "integer", JOBS)
-        columns = (Column("work", area), *_coded(attributes, table["by"]), noisy)
+        noisy = Column("noisy", say.noisy_workplaces_column, "integer", say.jobs)
+        area = Column("work", say.measured_work_column(table["work"], False))
+        columns = (area, *_coded(attributes, table["by"]), noisy)
         file = f"{MEASUREMENT_FOLDER}/workplaces-{k}.parquet"
-        yield Table(f"workplaces-{k}", "a noisy count of jobs by workplace", (file,), columns)
+        yield Table(f"workplaces-{k}", say.noisy_workplaces_row, (file,), columns)
     if measured:
         columns = (
-            Column("work", "code of the work block"),
+            Column("work", say.work_block_column),
             *_coded(attributes),
-            Column("count", "number of these jobs", "integer", JOBS),
+            Column("count", say.slots_column, "integer", say.jobs),
         )
-        groups = "groups", "grouped-slots", "estimated from counts of workplaces, by which homes are grouped"
-        slots = "slots", "estimated-slots", "estimated from noisy counts, and released"
-        for file, name, meaning in (groups, slots) if grouped else (slots,):
+        groups, slots = ("groups", "grouped-slots"), ("slots", "estimated-slots")
+        for file, name in (groups, slots) if grouped else (slots,):
             files = (f"{MEASUREMENT_FOLDER}/{file}.parquet",)
-            yield Table(name, f"jobs that are alike, {meaning}", files, columns)
+            yield Table(name, say.estimated_row(file == "groups"), files, columns)
 
 
-def _of_blocks(geography: Geography, config: PublicConfig) -> tuple[Column, ...]:
-    code, place = "code of the block", "of its centroid, WGS84"
-    if geography.external_zones:
-        code, place = f"{code}; prefix and 9s for an external zone", f"{place}; missing for an external zone"
+def _of_blocks(geography: Geography, config: PublicConfig, say: Any) -> tuple[Column, ...]:
+    zones = bool(geography.external_zones)
     levels, cutting = geography.levels, geography.non_nesting_areas
-    meanings = dict(_LODES_AREAS) if geography.block_level in _LODES_BLOCKS else {}
+    meanings = dict(say.lodes_areas) if geography.block_level in _LODES_BLOCKS else {}
     meanings |= {table.name: table.meaning for table in config.attribute if table.meaning}
-    groupings = config.geography.groupings
 
-    def area(level: str, form: str) -> str:
+    def area(level: str, below: str | None, may_be_empty: bool) -> Column:
         """Say what is known of a kind of area: its name, where its codes are from, how many there are."""
-        source = (
-            "neighbouring blocks, put together by odsynth" if level in groupings else "as in the crosswalk"
-        )
-        words = meanings.get(level, f"{level} ({source})")
+        unnamed = say.unnamed_level(level, level in config.geography.groupings)
         different = int((geography.codes(level) != "").sum())
-        return f"code of its {words}{form}; {different:,} different codes{zones}"
+        words = meanings.get(level, unnamed)
+        return Column(level, say.area_column(words, below, may_be_empty, different, zones))
 
-    zones = ", with external zones" if geography.external_zones else ""
     finer = (*levels, geography.block_level)[1:]
-    block = f"; {meanings[geography.block_level]}" if geography.block_level in meanings else ""
+    place = say.place_column(zones)
     return (
-        Column(geography.block_level, f"{code}{block}"),
-        *(
-            Column(level, area(level, f", which consists of whole areas of {below}"))
-            for level, below in zip(levels, finer, strict=True)
-        ),
-        *(
-            Column(kind, area(kind, f"{', or empty' * ('' in part.codes)}; such areas cut across the levels"))
-            for kind, part in cutting.items()
-        ),
-        Column("latitude", place, "number", "degrees"),
-        Column("longitude", place, "number", "degrees"),
-        Column("weight", "public weight with which homes are spread over blocks", "integer"),
+        Column(geography.block_level, say.block_column(zones, meanings.get(geography.block_level))),
+        *(area(level, below, False) for level, below in zip(levels, finer, strict=True)),
+        *(area(kind, None, "" in part.codes) for kind, part in cutting.items()),
+        Column("latitude", place, "number", say.degrees),
+        Column("longitude", place, "number", say.degrees),
+        Column("weight", say.weight_column, "integer"),
     )

@@ -7,7 +7,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from pipelines.release.certificate import AttributeField, Certificate, population_in_words
+from pipelines.config.languages import ENGLISH
+from pipelines.release.certificate import Certificate, population_in_words, secret_in_words
 from pipelines.release.pages import render
 from synth import decimal_up, group_privacy
 from synth.tails import exp_up
@@ -28,8 +29,8 @@ def short_bound(bound: str) -> str:
     return decimal_up(Fraction(bound), 4)
 
 
-def promised(certificate: Certificate) -> dict[str, Any]:
-    """Return the context of every page that says what a certificate promises."""
+def promised(certificate: Certificate, language: str = ENGLISH) -> dict[str, Any]:
+    """Return the context of every page that says what a certificate promises, in a language."""
     epsilon, delta = Fraction(certificate.run.epsilon), Fraction(certificate.run.delta)
     records, policy = certificate.user_level.records, certificate.policy
     together = group_privacy(epsilon, delta, records)
@@ -40,11 +41,14 @@ def promised(certificate: Certificate) -> dict[str, Any]:
         "odds": Odds(*_odds(epsilon, delta), *_odds(*together)),
         "records": records,
         "presence": certificate.presence,
+        "protected": certificate.presence is not None,
         "record": certificate.protects == "record",
         "policy": policy,
         "exact": certificate.released_exactly,
-        "secret": policy.listed if isinstance(policy, AttributeField) else "",
-        "residents": population_in_words(certificate.population, protected=certificate.presence is not None),
+        "secret": secret_in_words(policy, language),
+        "residents": population_in_words(
+            certificate.population, protected=certificate.presence is not None, language=language
+        ),
     }
 
 

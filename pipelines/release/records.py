@@ -13,6 +13,7 @@ from typing import Any
 
 from pipelines.config.sections import PublicReleaseSettings
 from pipelines.release.description import Column, ReleaseDescription, Table
+from pipelines.release.pages import phrases
 
 DATA_PACKAGE = "datapackage.json"
 CROISSANT = "croissant.json"
@@ -44,15 +45,6 @@ class _Files:
 
 _MEDIA = {".csv.gz": "application/gzip", ".parquet": "application/vnd.apache.parquet"}
 
-_PRIVACY = (
-    "No row is a real person: homes were drawn at random under differential privacy. certificate.json says "
-    "what is guaranteed, for whom, and what is not protected."
-)
-_LIMITS = (
-    "Numbers differ from the truth by chance. README.md says how far to trust them; small flows, and flows "
-    "between small areas, may be noise."
-)
-
 
 def record_files(release: PublicReleaseSettings) -> tuple[str, ...]:
     """Return the names of the records that a release has: DCAT-US needs a publisher and a contact."""
@@ -76,7 +68,7 @@ def record_texts(description: ReleaseDescription, described: Mapping[str, tuple[
 
 def _data_package(about: ReleaseDescription, files: _Files) -> dict[str, Any]:
     """Return a Data Package, version 2, with a Table Schema for each table."""
-    resources = []
+    say, resources = phrases(about.language), []
     for table in about.tables:
         schema = {"fields": [_table_schema_field(column) for column in table.columns]}
         for name in table.files:
@@ -88,7 +80,7 @@ def _data_package(about: ReleaseDescription, files: _Files) -> dict[str, Any]:
                 {
                     "name": f"{table.name}-{form}",
                     "type": "table",
-                    "title": f"A row is {table.meaning}",
+                    "title": say.row(table.meaning),
                     "path": name if integrity else files.parts(name),
                     "format": form,
                     "mediatype": _media_type(name),
@@ -129,7 +121,7 @@ def _table_schema_field(column: Column) -> dict[str, Any]:
 def _contributors(about: ReleaseDescription) -> list[dict[str, Any]]:
     if not (about.publisher or about.contact):
         return []
-    name = about.publisher or "The publisher, whose name the release does not say"
+    name = about.publisher or phrases(about.language).unnamed_publisher
     return [{"title": name, **_if_known(email=about.contact), "roles": ["publisher", "contact"]}]
 
 
@@ -140,9 +132,8 @@ def _licence(licence: str) -> dict[str, str]:
     return {"name": name, "title": licence}
 
 
-# That of the specification, version 1.0, with the name of its vocabulary of responsible AI.
+# That of the specification, version 1.0, with the name of its vocabulary of responsible AI, but its language.
 _CROISSANT_CONTEXT = {
-    "@language": "en",
     "@vocab": "https://schema.org/",
     "citeAs": "cr:citeAs",
     "column": "cr:column",
@@ -184,6 +175,7 @@ _CROISSANT_CONTEXT = {
 def _croissant(about: ReleaseDescription, files: _Files) -> dict[str, Any]:
     """Return a Croissant record, which is a schema.org Dataset too."""
     distribution: list[dict[str, Any]] = []
+    say = phrases(about.language)
     for table in about.tables:
         for name in table.files:
             if files.single(name):
@@ -193,7 +185,7 @@ def _croissant(about: ReleaseDescription, files: _Files) -> dict[str, Any]:
                         "@type": "cr:FileObject",
                         "@id": name,
                         "name": name,
-                        "description": f"A row is {table.meaning}",
+                        "description": say.row(table.meaning),
                         "contentUrl": name,
                         "contentSize": f"{size} B",
                         "encodingFormat": _encoding_format(name),
@@ -206,14 +198,14 @@ def _croissant(about: ReleaseDescription, files: _Files) -> dict[str, Any]:
                         "@type": "cr:FileSet",
                         "@id": name,
                         "name": name,
-                        "description": f"Parts of one table. A row is {table.meaning}",
+                        "description": say.parts_of_rows(table.meaning),
                         "encodingFormat": _encoding_format(name),
                         "includes": f"{name}/*.parquet",
                     }
                 )
     owner = {"@type": "sc:Organization", **_if_known(name=about.publisher, email=about.contact)}
     return {
-        "@context": _CROISSANT_CONTEXT,
+        "@context": {"@language": about.language, **_CROISSANT_CONTEXT},
         "@type": "sc:Dataset",
         "conformsTo": ["http://mlcommons.org/croissant/1.0", "http://mlcommons.org/croissant/RAI/1.0"],
         "name": about.title,
@@ -228,10 +220,10 @@ def _croissant(about: ReleaseDescription, files: _Files) -> dict[str, Any]:
         **_if_known(spatialCoverage=_box(about)),
         "keywords": list(about.keywords),
         "isLiveDataset": False,
-        "rai:personalSensitiveInformation": _PRIVACY,
-        "rai:dataLimitations": _LIMITS,
+        "rai:personalSensitiveInformation": say.privacy,
+        "rai:dataLimitations": say.limits,
         "distribution": distribution,
-        "recordSet": [_record_set(table, files) for table in about.tables],
+        "recordSet": [_record_set(table, files, say) for table in about.tables],
     }
 
 
@@ -245,14 +237,14 @@ _CROISSANT_TYPES = {
 }
 
 
-def _record_set(table: Table, files: _Files) -> dict[str, Any]:
+def _record_set(table: Table, files: _Files, say: Any) -> dict[str, Any]:
     name = table.files[-1]  # Parquet, which keeps types
     kind = "fileObject" if files.single(name) else "fileSet"
     return {
         "@type": "cr:RecordSet",
         "@id": table.name,
         "name": table.name,
-        "description": f"A row is {table.meaning}",
+        "description": say.row(table.meaning),
         "field": [
             {
                 "@type": "cr:Field",
@@ -277,7 +269,7 @@ def _box(about: ReleaseDescription) -> dict[str, Any] | None:
 def _dcat_us(about: ReleaseDescription, files: _Files) -> dict[str, Any]:
     """Return a Dataset of DCAT-US 3.0, ready for a catalogue that adds the addresses."""
     described = {"@type": "Distribution", "title": DATA_PACKAGE, "mediaType": "application/json"}
-    distribution = []
+    say, distribution = phrases(about.language), []
     for table in about.tables:
         for name in table.files:
             for part in files.parts(name):
@@ -286,7 +278,7 @@ def _dcat_us(about: ReleaseDescription, files: _Files) -> dict[str, Any]:
                     {
                         "@type": "Distribution",
                         "title": part,
-                        "description": f"A row is {table.meaning}",
+                        "description": say.row(table.meaning),
                         "mediaType": _media_type(name),
                         "byteSize": str(size),
                         "checksum": {"@type": "Checksum", "algorithm": "SHA-256", "checksumValue": digest},
@@ -308,7 +300,7 @@ def _dcat_us(about: ReleaseDescription, files: _Files) -> dict[str, Any]:
         "temporal": [{"@type": "PeriodOfTime", "startDate": year, "endDate": year}],
         **_if_known(spatial=_region(about)),
         "accessRights": "public",
-        "scopeNote": f"{_PRIVACY} {_LIMITS} Cite as: {about.citation}",
+        "scopeNote": f"{say.privacy} {say.limits} {say.cite(about.citation)}",
         "describedBy": described,
         "distribution": distribution,
     }

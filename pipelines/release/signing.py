@@ -22,28 +22,14 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from geo_data.arguments import PathLike, path_of
+from pipelines.config.languages import ENGLISH
+from pipelines.release.pages import phrases
 from pipelines.storage.durable import whole_file, write_whole
 from synth.errors import ShownError
 
 PUBLIC_KEY = "signing-key.pub"
 _SIGNED = ("certificate.json", "SHA256SUMS")
 SIGNATURES = tuple(f"{name}.sig" for name in _SIGNED)
-
-UNSIGNED = (
-    "This release is not signed. Its checks prove that the certificate follows from the plan, and that the "
-    "data have the jobs and the shape that plan and measurements say. They do not prove that the data were "
-    "drawn as the plan says. Where there are no noisy counts, other data of that shape would pass too, the "
-    "confidential file itself among them; where there are, other counts would that look as if they had such "
-    "noise, and data that fit them."
-)
-"""What nobody answers for, in a release without a signature."""
-
-SIGNED = (
-    "This release is signed. Its checks prove that the certificate follows from the plan, and that the data "
-    "have the jobs and the shape that plan and measurements say; that the data were drawn as the plan says "
-    "is the word of whoever holds the key. Whose key it is has to be known from elsewhere than the release."
-)
-"""What the signer of a release answers for."""
 
 
 class SigningError(ShownError, ValueError):
@@ -155,6 +141,11 @@ def sign(key: Ed25519PrivateKey, folder: Path) -> None:
         (folder / signature).write_bytes(key.sign((folder / name).read_bytes()))
 
 
+def signature_in_words(*, signed: bool, language: str = ENGLISH) -> str:
+    """Say what the signer of a release answers for; without a signature, what nobody answers for."""
+    return phrases(language).signature(signed)
+
+
 def check_signatures(folder: PathLike, pinned: PathLike | None = None) -> str:
     """Check the signatures of a public folder.
 
@@ -180,7 +171,7 @@ def check_signatures(folder: PathLike, pinned: PathLike | None = None) -> str:
     parts = (PUBLIC_KEY, *SIGNATURES)
     missing = [name for name in parts if not (folder / name).is_file()]
     if len(missing) == len(parts) and pinned is None:
-        return UNSIGNED
+        return signature_in_words(signed=False)
     if missing:
         raise SigningError(f"{', '.join(missing)} is missing")
     key = _read_public_key(folder / PUBLIC_KEY)

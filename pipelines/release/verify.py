@@ -479,20 +479,24 @@ def bad_losses(c: PoolClass, cells: list[Stratum], h: list[int]) -> Decimal:
 # SHA-256 (its first half) of all sentences of certificates, as `said` takes it: with what it is said of, and
 # letters for the numbers and names in it. Other words could promise anything.
 WORDS = """
-    077900eaba98ba8a3032164f60530fb8 1ab90362bf141506474c1bec73e9e4ab 1cbf4b7b4d6111f9f6ecd17c9850f98e
-    1d96aba0acaf3529efc3192655eb2259 2bf78ae5abf192d60365131f13486fd3 334b73256f0940c481a3296d7593ee57
-    3c3495e89ca30f679f0bf06b69dd7c0a 471f715fb5b58f0dda9c089b5762ef0d 4ac827aa58bc0f932a61d1a2fcdea7e4
-    4eb583a93017378e44cf1ac84586fc3e 53dc44cad1e7b5db54e667df7944300f 5b5ba69e844944faa3abed52210514d2
+    077900eaba98ba8a3032164f60530fb8 14398500e135d773143aa3a0e2bf9483 1ab90362bf141506474c1bec73e9e4ab
+    1cbf4b7b4d6111f9f6ecd17c9850f98e 1d96aba0acaf3529efc3192655eb2259 20d8abb6010ce85c60aa5a8a276fb2e6
+    2aa3433a7c0705bcf719996b5a6f9265 2bf78ae5abf192d60365131f13486fd3 334b73256f0940c481a3296d7593ee57
+    38cef9377c03979ca8622d5b877dbbf4 3c3495e89ca30f679f0bf06b69dd7c0a 471f715fb5b58f0dda9c089b5762ef0d
+    4ac827aa58bc0f932a61d1a2fcdea7e4 4ea05db7192c62c358a2a04737a55eb7 4eb583a93017378e44cf1ac84586fc3e
+    53dc44cad1e7b5db54e667df7944300f 5b5ba69e844944faa3abed52210514d2 5b62e19bab9b63650d1b83f1ed618083
     5c00af8c94174ef7b0810db7faa0dbff 60ec865a82cd1129edebae9870416e5a 63903b4bcb8111476fcdfce3a253ba0a
     64b2b6983313f388c2ed8845233a5e1e 6c139c793933eaccc0e9e8f4e77ad308 6d6d1595955cd6b4b77d5f8ef47676d4
     713e6831f9da839e4fef35b2e4acd100 7785d90c015c6de95eaefb6f76fc8371 7dd921bbb6fc7ba7f567542d492464cd
-    81d778ab0a46a05cfed7eb79defd16b6 86f5a9d32bff4a9be338217528de56f1 8a510bc3ef75f7c8de1a4b8b340eda3f
-    8da329b42e91781dbbed61a6b5bacfd4 91d5e13caa0d62262604c6d77d32c2fc 97d6b6acc1f46e2116b2ae767c752135
-    99445f30b65af8f6a58d71befbe9d30f a3b6f60bb3a2b8f98ad635d16c10782f aa392cb22331956b493cede83f480200
-    ab1de9daf7dfb1c56f8adaa225c653f9 b102ff9603ff15d0f378292929535ad3 b824f48329c6df46169996be2d8fdc83
-    c98adcd0fb2782d9cf2013be4be7be98 cb6d08272729b502c98105034a956792 d492b89c66b7d6d91b9e690ec72746ce
-    d74567c9c323a699c81f23f3b0c13d7f e10dff8b718047c3b8897365c4b1c098 e5cc1183b9fb778bce216128940f63f2
-    e67b6d19e0f3206fd959f0148a20b757 e8960891d9a936c1e695a8f1e1eed1fd eb4e920ad175c30a5607cbbabb5a4728
+    81d778ab0a46a05cfed7eb79defd16b6 83ca46d226557283b128307d6679a8fb 86f5a9d32bff4a9be338217528de56f1
+    8a510bc3ef75f7c8de1a4b8b340eda3f 8da329b42e91781dbbed61a6b5bacfd4 91d5e13caa0d62262604c6d77d32c2fc
+    97d6b6acc1f46e2116b2ae767c752135 99445f30b65af8f6a58d71befbe9d30f a3b6f60bb3a2b8f98ad635d16c10782f
+    aa392cb22331956b493cede83f480200 ab1de9daf7dfb1c56f8adaa225c653f9 b102ff9603ff15d0f378292929535ad3
+    b824f48329c6df46169996be2d8fdc83 b9c1724df98a88a01df159ac30dee1ea c98adcd0fb2782d9cf2013be4be7be98
+    cb6d08272729b502c98105034a956792 d492b89c66b7d6d91b9e690ec72746ce d5ad4dac41be4efed12f485a23158e25
+    d64662f121ca49781e19d52748eb1cea d74567c9c323a699c81f23f3b0c13d7f e10dff8b718047c3b8897365c4b1c098
+    e5cc1183b9fb778bce216128940f63f2 e67b6d19e0f3206fd959f0148a20b757 e803141aa0bd007052b70e89a5eb8f05
+    e8960891d9a936c1e695a8f1e1eed1fd eb4e920ad175c30a5607cbbabb5a4728 ef2150ab7ba337472304891d1bbbab6e
     f45b0c656e380375fd526395b3674b40
 """
 
@@ -569,11 +573,36 @@ KEYS = {
     "plan": "cell_level coarsening distance_miles expected_jobs pool_below pool_by pool_level preset prior"
     " retention_min share split_threshold",
     "privacy": "delta epsilon guarantee policy protects",
-    "release": "citation contact csv implicate_source implicates job_type licence mechanism name publisher"
-    " state year",
+    "release": "citation contact csv implicate_source implicates job_type language licence mechanism name"
+    " publisher state year",
     "workplaces": "count fewest file most",
 }
 """Keys of a configuration and of its tables; those of jobs by their format."""
+LANGUAGES: dict[str, dict[str, Any]] = {
+    "en": {
+        "marks": {},
+        "workers": "{} **synthetic** workers",
+        "run": "\nEpsilon {}, delta {}.\n",
+        "user": "with epsilon {} and delta {}.",
+        "fit": "**for publication**",
+        "unfit": "**Not for release**",
+        "and": " and ",
+        "steps": "most {} steps",
+        "parts": "into {} parts",
+    },
+    "de": {
+        "marks": {",": "\u00a0", ".": ","},
+        "workers": "{} **synthetische** Erwerbstätige",
+        "run": "\nEpsilon {}, Delta {}.\n",
+        "user": "mit Epsilon {} und Delta {}.",
+        "fit": "**freigegeben**",
+        "unfit": "**Nicht freigegeben**",
+        "and": " und ",
+        "steps": "höchstens {} Schritte",
+        "parts": "in {} Teile",
+    },
+}
+"""What read-mes say in each language: sentences with numbers, and words around those of a policy."""
 
 
 class Near:
@@ -637,6 +666,9 @@ class Plan:
     ) -> None:
         self.document, self.tables, self.config = document, tables, document["configuration"]
         release, geography, blocks = self.config["release"], document["geography"], tables["blocks"]
+        self.language = release["language"]
+        known = f"plan.json: {json.dumps(self.language)[:80]} is no language known here"
+        need(self.language in [*LANGUAGES], known)
         policy = self.config["privacy"]["policy"]
         policy = {} if policy == "full" else policy
         named = policy == {} or [*policy] in [[kind] for kind in POLICIES]
@@ -1030,19 +1062,23 @@ def guarantee(plan: Plan, stated: Document, ratios: list[Decimal]) -> Document:
     }
 
 
-def policy_of(plan: Plan) -> tuple[Document | None, dict[str, str]]:
-    """Return what a certificate says of a policy (Lemmas 37, 39, 41), and letters for names in its words."""
-    blocks, parts = plan.tables["blocks"], len({*plan.parts})
+def policy_of(plan: Plan, language: str = "en") -> tuple[Document | None, dict[str, str]]:
+    """Return what a certificate says of a policy (Lemmas 37, 39, 41).
+
+    And letters for names in its words, in the language of a read-me, too.
+    """
+    blocks, parts, written = plan.tables["blocks"], len({*plan.parts}), LANGUAGES[language]
     if plan.near:
         kind, named, km, steps = "distance", "distance", plan.near.km, plan.near.steps
         places = zip(plan.codes, *(blocks[name] for name in DEGREES))
         lines = {km: [f"{block} {north!r} {east!r}" for block, north, east in places]}
         numbers = {"distance_km": km, "parts": parts, "most_steps": steps}
-        names = {"D": f"{km} km", "S": f"most {steps} steps", "P": f"into {parts} parts"}
+        names = {"D": in_marks(f"{km} km", language)}
+        names |= {"S": written["steps"].format(steps), "P": written["parts"].format(parts)}
     elif plan.secret:
         kind, named, numbers = "attribute", "attribute", {"attributes": plan.secret}
         lines = {quote(name, safe=""): [name, *categories] for name, categories in plan.secret.items()}
-        names = {"A": " and ".join(f'"{name}"' for name in plan.secret)}
+        names = {"A": written["and"].join(f'"{name}"' for name in plan.secret)}
     elif plan.level:
         kind, named, numbers = "partition", "parts", {"partition": plan.level, "parts": parts}
         levels = plan.document["geography"]["levels"]
@@ -1491,25 +1527,34 @@ def check_data(folder: Path, plan: Plan, stated: Document) -> str:
     return f"{pairs:,} pairs; the totals of {blocks:,} work blocks by {counts} counts are those of the slots"
 
 
-def check_texts(folder: Path, stated: Document) -> str:
-    """Compare the numbers in the read-me with the certificate's."""
+def check_texts(folder: Path, stated: Document, plan: Plan) -> str:
+    """Compare the read-me, in the language of the release, with the certificate."""
     text = (folder / "README.md").read_text(encoding="utf-8")
-    user, words = stated["user_level"], stated["definition"]["words"]
-    whose = words[words.index("The released population") :] if stated["population"] else ""
-    paragraphs = [whose, stated["policy"]["words"] if stated["policy"] else ""]
-    need(
-        all(words in " ".join(text.split()) for words in paragraphs),
-        "README.md leaves out words of certificate.json",
-    )
+    written, run, user = LANGUAGES[plan.language], stated["run"], stated["user_level"]
+    workers = f"{stated['totals']['synthetic_workers']:,}"
     for sentence in (
         f"# {stated['release']['name']}\n",
-        f"{stated['totals']['synthetic_workers']:,} **synthetic** workers",
-        f"\nEpsilon {stated['run']['epsilon']}, delta {stated['run']['delta']}.\n",
-        f"with epsilon {user['epsilon']} and delta {user['delta']}.",
-        "**for publication**" if stated["for_release"] else "**Not for release**",
+        written["workers"].format(in_marks(workers, plan.language)),
+        *(
+            written[name].format(*(in_marks(bounds[bound], plan.language) for bound in ("epsilon", "delta")))
+            for name, bounds in (("run", run), ("user", user))
+        ),
+        written["fit" if stated["for_release"] else "unfit"],
     ):
         need(sentence in text, f"README.md does not say what certificate.json gives: {sentence.strip()}")
-    return "README.md has the numbers of the certificate"
+    paragraphs = [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
+    policy, letters = policy_of(plan, plan.language)
+    cases = {"population": plan.population and plan.protected, "policy": policy and policy["kind"]}
+    for what, case in cases.items():
+        known = worded("README.md", plan.language, what, case, **letters)
+        said = case is None or any(map(known, paragraphs))
+        need(said, f"README.md leaves out what certificate.json says of its {what}")
+    return "README.md has the numbers of the certificate, its population and its policy"
+
+
+def in_marks(number: str, language: str) -> str:
+    """Return a number with the marks of a language."""
+    return number.translate(str.maketrans(LANGUAGES[language]["marks"]))
 
 
 NOT_CHECKED = [
@@ -1542,7 +1587,7 @@ def verify(folder: Path, key: Path | None = None, only: bool = False) -> Iterato
             with localcontext(UP):
                 yield "noise", check_noise(folder, plan)
         yield "data", check_data(folder, plan, stated)
-        yield "texts", check_texts(folder, stated)
+        yield "texts", check_texts(folder, stated, plan)
     need(stated["for_release"], "not for release: " + "; ".join(stated["not_for_release_because"]))
     yield "for release", "yes"
 

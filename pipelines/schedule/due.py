@@ -23,7 +23,7 @@ from pipelines.config.toml import ConfigError
 from pipelines.ledger.budgets import OverBudgetError
 from pipelines.planning.guards import public_files
 from pipelines.publishing.publishing import publish
-from pipelines.release.signing import UNSIGNED, is_signed
+from pipelines.release.signing import is_signed, signature_in_words
 from pipelines.running.folder import RunFolder
 from pipelines.running.payment import left_in, most_cost_of, read_ledger
 from pipelines.running.process import exit_code
@@ -276,7 +276,7 @@ class _Call:
                     placed = publish(out, destination, key=self.calendar.signer).location
                     record = replace(record, published=placed)
                     if not is_signed(out / "public"):
-                        _log.warning(UNSIGNED)
+                        _log.warning(signature_in_words(signed=False))
             except OverBudgetError as error:
                 message = shown_message(error, one_line=True)
                 _log.info("%s: set aside: %s", name, message, extra={"error": type(error).__name__})
@@ -299,7 +299,7 @@ class _Call:
         for_release = RunFolder(out).load().certificate.for_release
         detail = f"{out}{'' if for_release else ' (not for release)'}"
         if record.published is not None and not is_signed(out / "public"):
-            detail += f"; published at {record.published}. WARNING: {UNSIGNED}"
+            detail += f"; published at {record.published}. WARNING: {signature_in_words(signed=False)}"
         return _result(occurrence, "finished", detail, record)
 
 

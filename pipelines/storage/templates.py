@@ -8,10 +8,10 @@ from typing import Any
 import jinja2
 
 
-def template_environment(folder: Path, **options: Any) -> jinja2.Environment:
-    """Return the environment of the templates in a folder."""
+def template_environment(*folders: Path, **options: Any) -> jinja2.Environment:
+    """Return the environment of the templates in folders; of several of a name, of that in the first."""
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folder),
+        loader=jinja2.FileSystemLoader(folders),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

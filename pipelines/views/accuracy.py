@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from pipelines.plans.accuracy import ExpectedAccuracy, ExpectedTable
 from pipelines.plans.measured import table_in_words
-from pipelines.release.accuracy import NOTHING_READ
+from pipelines.release.accuracy import read_in_words
+from pipelines.release.certificate import PolicyField
 from pipelines.views.labels import singular
 from pipelines.views.pages import render
 from pipelines.views.release import Release
 
 
-def accuracy_words(expected: ExpectedAccuracy | None, read: str = NOTHING_READ) -> str:
+def accuracy_words(expected: ExpectedAccuracy | None, policy: PolicyField | None = None) -> str:
     """Return what is expected of a release, a table for each of its tables, with sizes of numbers as rows."""
+    read = read_in_words(policy)
     return render("accuracy.html", expected=expected, read=read, title=table_title, percent=percent, zip=zip)
 
 

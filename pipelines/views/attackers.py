@@ -12,7 +12,6 @@ from geo_data.arguments import PathLike, path_of
 from pipelines.plans.storage import load_plan
 from pipelines.release.attackers import (
     ATTACKERS_FILE,
-    KNOWING,
     STUBBORNNESS,
     AttackersReport,
     attackers_of,
@@ -21,6 +20,7 @@ from pipelines.release.attackers import (
 )
 from pipelines.release.certificate import certificate_of_draw, promise
 from pipelines.release.layout import not_public
+from pipelines.release.pages import phrases
 from pipelines.release.workplaces import drawn_plan
 from pipelines.storage.durable import whole_folder
 from pipelines.views.folder import PublicReleaseError, check_target
@@ -88,7 +88,7 @@ def _draw(report: AttackersReport, path: Path) -> None:
     """Draw the largest change of odds by size of pool."""
     from matplotlib.figure import Figure  # takes its time
 
-    n = report.plan.numeric.pools.n
+    n, say, certificate = report.plan.numeric.pools.n, phrases(report.language), report.certificate
     sizes = np.unique(n)
     changes_by_size = report.odds(n == size for size in sizes)
     fig = Figure(figsize=(8, 4.8), layout="constrained")
@@ -99,7 +99,7 @@ def _draw(report: AttackersReport, path: Path) -> None:
     ]
     for number, i in enumerate(dict.fromkeys([*sure, *public_only])):
         attacker = report.attackers[i]
-        surety = f", as sure as {surety_in_words(attacker)}" if i else ""
+        surety = surety_in_words(attacker, report.language) if i else None
         axis.plot(
             sizes,
             [float(changes[i].odds) for changes in changes_by_size],
@@ -107,21 +107,16 @@ def _draw(report: AttackersReport, path: Path) -> None:
             color=f"C{number}",
             ms=max(2, 5 - number),  # lines may lie on one another
             lw=1,
-            label=f"knows {KNOWING[attacker.knowledge]}{surety}",
+            label=say.knows(say.knowing[attacker.knowledge], surety),
         )
-    axis.axhline(
-        float(report.factor),
-        color="0.3",
-        lw=1,
-        ls=":",
-        label=f"everybody, ε = {synth.decimal_up(synth.exact(report.certificate.run.epsilon), 6)}"
-        + report.exception,
-    )
+    epsilon = synth.decimal_up(synth.exact(certificate.run.epsilon), 6)
+    delta = certificate.run.delta if synth.exact(certificate.run.delta) else None
+    axis.axhline(float(report.factor), color="0.3", lw=1, ls=":", label=say.everybody(epsilon, delta))
     axis.set(
         xscale="log",
         yscale="log",
-        xlabel="jobs in the pool",
-        ylabel="the odds between two homes change by at most",
+        xlabel=say.jobs_in_pool,
+        ylabel=say.change_of_odds,
     )
     fig.legend(loc="outside lower center", ncols=2, fontsize=8, frameon=False)
     fig.savefig(path, dpi=150)

@@ -13,9 +13,8 @@ from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from pipelines.plans.accuracy import ExpectedTable, SizeClass
-from pipelines.release.accuracy import read_in_words
 from pipelines.release.description import whose_jobs
-from pipelines.release.readme import FILE_MEANINGS, file_meaning
+from pipelines.release.readme import file_meaning, file_meanings
 from pipelines.release.signing import PUBLIC_KEY
 from pipelines.service.caching import CONTENT, answer, tag
 from pipelines.service.parameters import Name, VersionName, latest_version
@@ -170,12 +169,12 @@ def release(request: Request, name: Name, version: VersionName) -> Response:
 
 
 def _accuracy(shown: Release) -> Markup:
-    return Markup(accuracy_words(shown.accuracy, read_in_words(shown.certificate)))  # escaped by itself
+    return Markup(accuracy_words(shown.accuracy, shown.certificate.policy))  # escaped by itself
 
 
 def _alike(files: Iterable[FileEntry]) -> dict[str, list[FileEntry]]:
     """Files by what they are, data first."""
-    alike: dict[str, list[FileEntry]] = {meaning: [] for meaning in FILE_MEANINGS}
+    alike: dict[str, list[FileEntry]] = {meaning: [] for meaning in file_meanings()}
     for file in files:
         alike.setdefault(file_meaning(file.name), []).append(file)
     return {meaning: of_meaning for meaning, of_meaning in alike.items() if of_meaning}

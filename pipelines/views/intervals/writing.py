@@ -17,6 +17,7 @@ from geo_data.arguments import PathLike, path_of
 from geo_data.geography import Geography
 from pipelines.plans.measured import table_in_words
 from pipelines.plans.workload import Table
+from pipelines.release.certificate import secret_in_words
 from pipelines.storage.durable import whole_folder
 from pipelines.storage.progress import Progress
 from pipelines.views.choices import DRAWS, FEWEST
@@ -83,7 +84,10 @@ def _write_workplaces(release: Release, to: Path, done: Progress) -> dict[str, P
                 names[table_in_words(None, level, by)] = name
                 jobs.to_csv(new_folder / name, index=False, lineterminator="\n", compression=_GZIP)
             done(i + 1, len(intervals.tables))
-        text = render("intervals_of_workplaces.txt", certificate=release.certificate, tables=names)
+        secret = secret_in_words(release.certificate.policy)
+        text = render(
+            "intervals_of_workplaces.txt", certificate=release.certificate, secret=secret, tables=names
+        )
         (new_folder / README).write_text(f"{text}\n", encoding="utf-8")
     return {kind: to / name for kind, name in {**names, "read-me": README}.items()}
 

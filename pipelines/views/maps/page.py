@@ -16,11 +16,10 @@ from pathlib import Path
 from string import Template
 
 from geo_data.arguments import PathLike, path_of
-from pipelines.release.accuracy import read_in_words
 from pipelines.release.certificate import Certificate, policy_in_words, population_in_words
 from pipelines.release.promises import exact_in_words, odds_in_words, presence_in_words, short_bound
 from pipelines.release.provenance import DISTRIBUTION
-from pipelines.release.signing import SIGNED, UNSIGNED, is_signed
+from pipelines.release.signing import is_signed, signature_in_words
 from pipelines.storage.durable import write_whole
 from pipelines.views.accuracy import accuracy_words
 from pipelines.views.folder import check_target
@@ -144,7 +143,7 @@ def _page(
         certificate=certificate_words(release.certificate, signed=is_signed(release.public)),
         release_version=html.escape(payload.meta["release"]["version"]),
         certificate_sha256=payload.meta["release"]["certificate_sha256"],
-        accuracy=accuracy_words(release.accuracy, read_in_words(release.certificate)),
+        accuracy=accuracy_words(release.accuracy, release.certificate.policy),
         asks=_ALONE if one_file is None else _BESIDE.format(PARTS, one_file[0], title, one_file[1] / 1e6),
         data="\n".join(_elements(payload, names or {})),
         library=library_script,
@@ -210,7 +209,7 @@ def certificate_words(certificate: Certificate, *, signed: bool) -> str:
     return render(
         "certificate.html",
         certificate=certificate,
-        signature=SIGNED if signed else UNSIGNED,
+        signature=signature_in_words(signed=signed),
         odds=odds_in_words(certificate),
         paragraphs=(
             exact_in_words(certificate),

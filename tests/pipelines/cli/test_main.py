@@ -30,7 +30,7 @@ from pipelines.planning import search
 from pipelines.plans.measured import TableChoice
 from pipelines.plans.plan import Choices
 from pipelines.release import certificate
-from pipelines.release.signing import UNSIGNED
+from pipelines.release.signing import signature_in_words
 from pipelines.running import batches
 from pipelines.running import run as releasing
 from pipelines.storage.progress import EstimatedTotal
@@ -251,7 +251,7 @@ def test_run_and_verify(write_config: Callable[..., Path], invoke: Invoke, clean
     assert {line.split()[0] for line in lines[:-1]} == {"ok"}
     assert lines[-2] == "ok  for release: yes"
     assert lines[-1] == f"{public} passes every check; nobody has signed it."
-    assert UNSIGNED in lines[1], "what that means"
+    assert signature_in_words(signed=False) in lines[1], "what that means"
     alone = odsynth("verify", public)
     assert (alone.stdout, alone.stderr) == (checked.stdout, ""), "no library tells what is left at its end"
 

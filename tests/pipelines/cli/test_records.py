@@ -17,7 +17,7 @@ import pytest
 import pipelines
 from helpers import forge
 from pipelines.cli.main import main
-from pipelines.release.signing import UNSIGNED, generate_keys
+from pipelines.release.signing import generate_keys, signature_in_words
 
 pytestmark = pytest.mark.quick
 
@@ -145,7 +145,7 @@ def test_publishing_warns_of_a_release_that_nobody_signed(
     """And refuses it where a signer is expected."""
     done = invoke("publish", small_release.out, tmp_path / "published")
     assert done.exit_code == 0, done.output
-    assert f"WARNING: {UNSIGNED}" in done.stderr
+    assert f"WARNING: {signature_in_words(signed=False)}" in done.stderr
     _, key = generate_keys(tmp_path / "keys")
     refused = invoke("publish", small_release.out, tmp_path / "elsewhere", "--key", key)
     assert refused.exit_code == 1

@@ -368,6 +368,8 @@ release.job_type = "JT06"
     release.job_type: "JT06" is not allowed; use "JT00" (all jobs) to "JT05"
 release.mechanism = "magic"
     release.mechanism: "magic" is not a mechanism; use "dirichlet" or "geometric"
+release.language = "German"
+    release.language: "German" is not a language of releases; use "de" or "en"
 release.year = "2019"
     release.year: "2019": Input should be a valid integer; write it without quotes and point
 release.year = 2019.0

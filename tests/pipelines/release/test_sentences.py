@@ -12,8 +12,10 @@ import pytest
 
 import synth
 from pipelines.config.implicates import Implicates
+from pipelines.config.languages import LANGUAGES
 from pipelines.release import certificate as certificates
 from pipelines.release import verify as verify_alone
+from pipelines.release.pages import render
 
 LEVEL, KM, BLOCKS = "cty", "2", ["1", "2"]
 SECRET = {"earnings": ("low", "high")}
@@ -71,6 +73,16 @@ def test_its_digests_are_those_of_todays_sentences(monkeypatch: pytest.MonkeyPat
         if policy and sentences:
             assert sentences["words"](policy.words)
             assert sentences["symbols"](policy.symbols)
+    for language, policy in itertools.product(LANGUAGES, policies()):
+        if policy is None:
+            continue
+        _, letters = verify_alone.policy_of(as_plan(policy), language)  # type: ignore[arg-type]
+        secret = certificates.secret_in_words(policy, language)
+        paragraph = " ".join(render("policy.j2", language, policy=policy, secret=secret).split())
+        assert worded("README.md", language, "policy", policy.kind, **letters)(paragraph)
+    for language, protected in itertools.product(LANGUAGES, (False, True)):
+        words = certificates.population_in_words("residents", protected=protected, language=language)
+        assert worded("README.md", language, "population", protected)(words)
     records = {"N": r"\b3(?= [a-z])"}
     level = certificates._presence_level(synth.Presence(*[Fraction(1, 2)] * 4), 3)
     assert worded("user_level", **records)(certificates._USER_STATEMENT.format(records=3))

@@ -120,13 +120,28 @@ def cut_elsewhere(public: Path) -> None:
     plan_again(public, lambda plan: plan["files"].update({"domains.parquet": sha256_of(path)}))
 
 
-def without_population(public: Path) -> None:
-    """The read-me without the paragraph on whose jobs are released."""
-    readme = (public / "README.md").read_text(encoding="utf-8")
-    start = readme.index("The released population")
-    shorter = readme[:start] + readme[readme.index("\n\n", start) + 2 :]
-    (public / "README.md").write_text(shorter, encoding="utf-8")
-    seal(public, parse_certificate((public / "certificate.json").read_bytes()))
+def without_paragraph(beginning: str) -> Forgery:
+    """Return the read-me without a paragraph, if there is one that begins so."""
+
+    def change(public: Path) -> None:
+        readme = (public / "README.md").read_text(encoding="utf-8")
+        paragraphs = [part for part in readme.split("\n\n") if not part.startswith(beginning)]
+        (public / "README.md").write_text("\n\n".join(paragraphs), encoding="utf-8")
+        seal(public, parse_certificate((public / "certificate.json").read_bytes()))
+
+    return change, "texts"
+
+
+def other_words(name: str, words: str, others: str) -> Forgery:
+    """Return a page with other words."""
+
+    def change(public: Path) -> None:
+        page = (public / name).read_text(encoding="utf-8")
+        assert words in page
+        (public / name).write_text(page.replace(words, others), encoding="utf-8")
+        seal_again(public)
+
+    return change, "texts"
 
 
 def not_of_the_plan_either(public: Path) -> None:

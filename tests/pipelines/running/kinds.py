@@ -57,7 +57,7 @@ from .forgeries import (
     without_file,
     without_measurements,
     without_noise,
-    without_population,
+    without_paragraph,
 )
 from .helpers import GEOMETRIC, TABLES, Table
 
@@ -213,9 +213,13 @@ KINDS = [
             stated("guarantee", definition__assumed_public=fewer_lines),
             stated("guarantee", definition__words=lambda words: words[: words.index("The released pop")]),
             (not_of_the_plan_either, "plan"),
-            (without_population, "texts"),
+            without_paragraph("The released population"),
             planned("plan", "configuration.geography.external_zones", ["25"]),
-            *(planned("plan", f"configuration.{key}", GONE) for key in ("privacy.policy", "jobs.population")),
+            *(
+                planned("plan", f"configuration.{key}", GONE)
+                for key in ("privacy.policy", "jobs.population", "release.language")
+            ),
+            *(planned("plan", "configuration.release.language", other) for other in ("xx", ["en"], "../de")),
         ),
     ),
     Kind(

@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,20 @@ from pydantic import TypeAdapter
 
 import geo_data
 import pipelines
-from helpers import alone, refuse_each, same_key, words_of_release
+from helpers import alone, refuse_each, same_key, seal_again, words_of_release
 from pipelines import ConfigError, PublicReleaseError, Release, plan, resume, run, verify
+from pipelines.config.languages import ENGLISH
 from pipelines.planning.guesses import expected_guess
 from pipelines.plans.form import plan_hash
 from pipelines.plans.storage import load_plan, save_plan
-from pipelines.release.certificate import CERTIFICATE_FORMAT, certificate_schema, population_in_words
+from pipelines.release.certificate import (
+    CERTIFICATE_FORMAT,
+    certificate_schema,
+    population_in_words,
+    secret_in_words,
+)
 from pipelines.release.description import file_names
+from pipelines.release.pages import phrases
 from pipelines.running.batches import BatchWork
 from pipelines.running.report import guess_words, plan_details, plan_summary
 from pipelines.service.operators import api as operator_api
@@ -33,7 +41,7 @@ from pipelines.service.public import api as public_api
 from pipelines.views.maps.page import certificate_words
 from pipelines.views.maps.payload import make_payload
 
-from .forgeries import read_certificate
+from .forgeries import other_words, planned, read_certificate, without_paragraph
 from .helpers import Configs, Table, everything, left_over
 from .kinds import KINDS, REFUSED, Kind, distance, of_policy
 
@@ -98,20 +106,22 @@ def test_certificate_and_readme_say_what_is_so(kind: Kind, release: Release) -> 
         assert not any("reproduced" in line for line in definition.not_covered)
         assert "the public number of jobs" not in readme
     if policy is not None:
+        secret = secret_in_words(policy)
         assert policy.name == made.policy.name
         assert all(policy.words in text for text in (readme, page, summary))
         if policy.kind == "attribute":
-            assert all(
-                f"or another {policy.listed}, or both" in text for text in (readme, page, definition.words)
-            )
-            assert f"with their attributes but {policy.listed}" in definition.assumed_public[0]
-            assert f"the same slots but for {policy.listed};" in definition.neighbours
+            assert all(f"or another {secret}, or both" in text for text in (readme, page, definition.words))
+            assert f"with their attributes but {secret}" in definition.assumed_public[0]
+            assert f"the same slots but for {secret};" in definition.neighbours
             assert "tables of categories, where there are any" in " ".join(definition.assumed_public)
             assert "categories of secret attributes are expected" in summary
-            assert f"the attributes of jobs but {policy.listed}" in " ".join(definition.not_covered)
+            assert f"the attributes of jobs but {secret}" in " ".join(definition.not_covered)
         else:
-            assert f"lie {policy.pair_in_words}." in definition.neighbours
-            assert all(f"another home {policy.neighbour_in_words}" in text for text in (readme, page))
+            assert f"lie {phrases(ENGLISH).pair(policy, secret)}." in definition.neighbours
+            assert all(
+                f"another home {phrases(ENGLISH).neighbour(policy, secret)}" in text
+                for text in (readme, page)
+            )
             assert (policy.parts > 1) == ("by policy" in " ".join(definition.assumed_public))
     if certificate.mechanism == "geometric":
         stated = json.dumps(document)
@@ -120,6 +130,56 @@ def test_certificate_and_readme_say_what_is_so(kind: Kind, release: Release) -> 
         assert "except with probability" not in readme
     for name in file_names(made.config).values():
         assert name in readme
+
+
+GERMAN = planned("", "configuration.release.language", "de")[0]
+ENGLISH_WORDS = re.compile(r"\b(the|of|and|is|are|with|by|jobs|homes|workers)\b", re.IGNORECASE)
+
+
+def prose(text: str, title: str) -> str:
+    """Return a page without its title, code, names in quotes and the version."""
+    return re.sub(
+        r'```.*?```|`[^`\n]*`|"[^"\n]*"|odsynth \d\S*', "", text.replace(title, ""), flags=re.DOTALL
+    )
+
+
+def test_it_passes_in_german_without_a_word_of_english(release: Release, tmp_path: Path) -> None:
+    public = Path(shutil.copytree(release.public, tmp_path / "german"))
+    GERMAN(public)
+    assert [check.name for check in verify(public)][-1] == "for release"
+    assert alone(public) is None
+    for name in ("README.md", "details.md", "attackers.md"):
+        pages = [(folder / name).read_text(encoding="utf-8") for folder in (public, release.public)]
+        german, english = (prose(page, release.certificate.release.name) for page in pages)
+        assert not ENGLISH_WORDS.findall(german), name
+        assert not re.findall(r"\d[.]\d", german), name
+        lines = {line for line in german.splitlines() if re.search("[a-z]{2}", line) and line[0] != "|"}
+        assert not lines & {*english.splitlines()}, name
+
+
+@pytest.mark.parametrize("name", ["residents", "counties", "near zones", "secret"])
+def test_german_that_was_changed_is_refused(
+    name: str, released: Callable[[str], Release], plans_known: None, tmp_path: Path
+) -> None:
+    release = released(name)
+    public, certificate = Path(shutil.copytree(release.public, tmp_path / "german")), release.certificate
+    GERMAN(public)
+    epsilon = certificate.run.epsilon.replace(".", ",")
+    both = [
+        other_words("README.md", f"Epsilon {epsilon}, Delta", "Epsilon 0,1, Delta"),
+        other_words("README.md", "**synthetische** Erwerbstätige", "Erwerbstätige"),
+        other_words("README.md", "**freigegeben**", "**geprüft**"),
+        *([without_paragraph("Die veröffentlichte Grundgesamtheit")] if certificate.population else []),
+        *([without_paragraph("Die Schutzregel")] if certificate.policy else []),
+    ]
+    refuse_each(public, tmp_path / "both", both)
+    pages = {"README.md": "Erste Schritte", "details.md": "Spalten", "attackers.md": "Jemand"}
+    one = [other_words(page, words, "etwas") for page, words in pages.items()]
+    refuse_each(public, tmp_path / "one", one, alone_too=False)
+    english = Path(shutil.copytree(public, tmp_path / "english"))
+    for page in pages:
+        shutil.copy(release.public / page, english / page)
+    refuse_each(english, tmp_path / "other", [(seal_again, "texts")])
 
 
 def test_totals_are_the_public_ones_and_implicates_differ(release: Release) -> None:

@@ -19,6 +19,7 @@ from pipelines.drawing.workplaces import estimate_again, estimate_slots, slots_f
 from pipelines.planning.assembling import assemble
 from pipelines.planning.public_inputs import read_public_inputs
 from pipelines.plans.plan import Choices
+from pipelines.release.certificate import secret_in_words
 from pipelines.release.description import file_names
 from pipelines.service.queue.comparisons import Variation, varied
 from pipelines.views.exports.exporting import FORMATS
@@ -59,7 +60,7 @@ def test_intervals_are_of_what_is_estimated(name: str, released: Released, tmp_p
     assert len(files) > 1
     words = files["read-me"].read_text(encoding="utf-8")
     assert "Whole records" not in words
-    assert f"by {release.certificate.policy.listed} is protected" in words
+    assert f"by {secret_in_words(release.certificate.policy)} is protected" in words
 
 
 @OF_ATTRIBUTES

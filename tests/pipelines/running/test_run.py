@@ -232,6 +232,17 @@ def test_readme_names_every_file_and_column(
         assert "for publication" in text
 
 
+def test_a_release_is_german_where_its_configuration_says_so(small_config: Configs) -> None:
+    release = seeded(small_config({"release.language": "de"}))
+    readme = (release.public / "README.md").read_text(encoding="utf-8")
+    assert "**synthetische** Erwerbstätige" in readme
+    record = json.loads((release.public / "croissant.json").read_text(encoding="utf-8"))
+    assert record["@context"]["@language"] == "de"
+    assert "synthetische Erwerbstätige" in record["description"]
+    citation = pipelines.open_release(release.public).citation
+    assert f"- Zitierweise: {citation}\n" in readme
+
+
 # --- equal keys, equal bytes
 
 

@@ -24,7 +24,7 @@ from helpers import KILLED, LOADED, NOW, SCHEDULE, Said
 from pipelines import published
 from pipelines.release import certificate
 from pipelines.release.provenance import source_state
-from pipelines.release.signing import UNSIGNED, generate_keys
+from pipelines.release.signing import generate_keys, signature_in_words
 from pipelines.running import run as runs
 from pipelines.running.folder import RunFolder
 from pipelines.schedule import due as due_module
@@ -367,8 +367,8 @@ def test_publishing(world: Office, clean_source: object, said: Said) -> None:
     (world.folder / "published").unlink()
     summary = due(world.calendar, now=NOW)
     assert statuses(summary) == {"ri-2023": "finished"}
-    assert f"WARNING: {UNSIGNED}" in summary.text()
-    assert f"WARNING: {UNSIGNED}" in said
+    assert f"WARNING: {signature_in_words(signed=False)}" in summary.text()
+    assert f"WARNING: {signature_in_words(signed=False)}" in said
     (version,) = published(world.folder / "published")
     assert (version.status, version.location) == ("complete", world.record("ri-2023")["published"])
     assert world.paid() == (1, 0)
@@ -392,7 +392,7 @@ def test_with_a_signer_only_what_it_signed_is_published(world: Office, clean_sou
         shutil.rmtree(world.state, ignore_errors=True)
         summary = due(world.calendar, now=NOW)
         assert statuses(summary) == {"ri-2023": status}, summary.text()
-        assert UNSIGNED not in summary.text()
+        assert signature_in_words(signed=False) not in summary.text()
         assert bool(list((world.folder / "published").glob("*"))) == (name == "ours")
 
 

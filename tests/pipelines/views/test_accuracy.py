@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from pipelines.plans.accuracy import ExpectedAccuracy
-from pipelines.release.accuracy import NOTHING_READ
+from pipelines.release.accuracy import read_in_words
 from pipelines.release.pages import render
 from pipelines.views.accuracy import accuracy_words, table_title
 
@@ -41,7 +41,7 @@ def expected(**changes: object) -> ExpectedAccuracy:
 
 def in_readme(expected: ExpectedAccuracy) -> str:
     pages = ("accuracy.md.j2", "accuracy_by_size.md.j2")
-    return "".join(render(page, accuracy=expected, read=NOTHING_READ) for page in pages)
+    return "".join(render(page, accuracy=expected, read=read_in_words(None)) for page in pages)
 
 
 def test_words() -> None:

@@ -1,0 +1,69 @@
+"""Every language has what English has: the same templates, with the same names, and the same phrases."""
+
+from __future__ import annotations
+
+import pytest
+from jinja2 import meta, nodes
+
+from pipelines.config.languages import ENGLISH, LANGUAGES, TEMPLATES
+from pipelines.plans.measured import table_in_words
+from pipelines.release import verify as verify_alone
+from pipelines.release.pages import environment, number, phrases
+
+pytestmark = pytest.mark.quick
+
+PHRASES = "phrases.j2"
+OTHERS = [language for language in LANGUAGES if language != ENGLISH]
+NAMES = sorted(path.name for path in (TEMPLATES / ENGLISH).iterdir())
+
+
+def test_there_are_others_and_verify_py_knows_all() -> None:
+    assert {ENGLISH, "de"} <= {*LANGUAGES} == {*verify_alone.LANGUAGES}
+
+
+def context_of(template: nodes.Template) -> set[str]:
+    """Return the names that a template takes from its context."""
+    assigned = {name.name for name in template.find_all(nodes.Name) if name.ctx == "store"}
+    return meta.find_undeclared_variables(template) - assigned
+
+
+@pytest.mark.parametrize("language", OTHERS)
+def test_a_language_has_the_same_templates_with_the_same_names(language: str) -> None:
+    assert sorted(path.name for path in (TEMPLATES / language).iterdir()) == NAMES
+    for name in NAMES:
+        parsed = [
+            environment(each).parse((TEMPLATES / each / name).read_text(encoding="utf-8"))
+            for each in (ENGLISH, language)
+        ]
+        assert context_of(parsed[0]) == context_of(parsed[1]), name
+        included, also = ({*meta.find_referenced_templates(each)} - {PHRASES} for each in parsed)
+        assert included == also, name
+
+
+@pytest.mark.parametrize("language", OTHERS)
+def test_a_language_has_the_same_phrases(language: str) -> None:
+    english, other = vars(phrases(ENGLISH)), vars(phrases(language))
+    for name in english.keys() - {"_body_stream", "__name__"}:
+        one, translated = english[name], other[name]
+        assert type(one) is type(translated), name
+        if callable(one):
+            assert one.arguments == translated.arguments, name
+        elif isinstance(one, dict):
+            assert [*one] == [*translated], name
+
+
+def test_numbers_have_the_marks_of_the_language_here_and_in_verify_py() -> None:
+    assert number("1,234.5", ENGLISH) == "1,234.5"
+    assert number("1,234.5", "de") == "1\u00a0234,5"
+    for language in LANGUAGES:
+        assert verify_alone.in_marks("1,234.5", language) == number("1,234.5", language)
+
+
+@pytest.mark.parametrize("by", [(), ("age",), ("age", "sector")])
+@pytest.mark.parametrize("work", [None, "trct"])
+@pytest.mark.parametrize("home", [None, "cty"])
+def test_tables_have_german_names(home: str | None, work: str | None, by: tuple[str, ...]) -> None:
+    english, german = table_in_words(home, work, by), phrases("de").table(home, work, by)
+    for name in (home, work, *by):
+        assert name is None or (name in english and name in german)
+    assert not {*english.split()} & {*german.split()} - {home, work, *by}
