@@ -4,9 +4,8 @@ Usage: python benchmarks/whole_records.py [--epsilon 2 ...] [--draws 3] [--page 
 
 One row a job with three attributes, measured tables, and what the planner chooses. Whole records are
 protected twice: with no public table of workplaces, and with one of last year, the true number of each work
-block and kind of jobs times a factor between 0.85 and 1.15 for each block. Homes alone are also resampled,
-with the guarantee that asks for least, "dp": who resampled whole records would protect homes, too, so would
-lose no less, and workplaces are exact here for nothing. Each plan is drawn some times; total variations are
+block and kind of jobs times a factor between 0.85 and 1.15 for each block. All is also resampled, with the
+guarantee that asks for least, "dp". Each plan is drawn some times; total variations are
 means. LODES plays the confidential truth, and is itself public, so that they may be printed.
 """
 

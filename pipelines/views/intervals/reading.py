@@ -359,6 +359,10 @@ class PosteriorDraws:
 
     def _area(self, areas: Areas, finest: str, side: str) -> Int64:
         """Return the number of the area of each unit of the finest level that there is; -1 for none."""
+        if areas is None:
+            raise PublicReleaseError(
+                f'{side}: give a level or areas. Fix: dict.fromkeys(units, "all") for all of some units'
+            )
         geography, levels = self.release.geography, self.release.levels
         nested = levels[: levels.index(finest) + 1]
         starts = geography.starts(finest)
