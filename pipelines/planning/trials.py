@@ -159,7 +159,7 @@ def expected_loss(config: ReleaseConfig, inputs: PublicInputs, sample: Sample, c
     if len(sample) == 0:
         return 0.0
     delta = config.privacy.delta
-    if config.privacy.guarantee == "pdp":  # its delta is shared by size
+    if config.privacy.guarantee == "pdp" and not config.protects_records:  # its delta is shared by size
         delta = delta * len(sample) / sample.of
     try:
         plan = assemble(config, inputs, sample.slots, choices, delta, rough=True)

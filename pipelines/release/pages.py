@@ -46,8 +46,8 @@ def environment(language: str) -> jinja2.Environment:
         return number(text, language)
 
     # Markdown: nothing is escaped but by `cell`.
-    found = template_environment(TEMPLATES / language, TEMPLATES, keep_trailing_newline=True)
-    found.filters |= {
+    templates = template_environment(TEMPLATES / language, TEMPLATES, keep_trailing_newline=True)
+    templates.filters |= {
         "fill": _fill,
         "table": _table,
         "sentence": lambda text: json.dumps(_line(text)),
@@ -62,7 +62,7 @@ def environment(language: str) -> jinja2.Environment:
         "tenths": lambda value: written(f"{value:.1f}"),
         "percent": lambda share: written(f"{100 * share:.1f} %"),
     }
-    return found
+    return templates
 
 
 def listed(words: Sequence[str], language: str) -> str:

@@ -203,7 +203,7 @@ class Dirichlet(Mechanism):
             tight = total.tightened()  # the pure epsilon, too, is for one record more or less
             record_more = Presence(tight.epsilon, tight.delta, tight.record_epsilon, tight.record_delta)
             total = replace(total, presence=record_more)
-        return with_workplaces(total, plan) if plan.workplaces else total
+        return with_workplaces(total, plan) if plan.changes_workplaces else total
 
     def class_of(self, plan: Plan, pools: Pools) -> NDArray[np.int32]:
         """Return the class of each of other pools by size; where workplaces are public these are the same."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from random import Random
 from statistics import median
@@ -21,6 +22,7 @@ from synth.dirichlet.losses import PoolClass
 from synth.dirichlet.mechanism import Dirichlet
 from synth.dirichlet.parameters import DirichletParameters
 from synth.geometric.measured import MeasuredTable
+from synth.geometric.mechanism import noise_loss
 from synth.geometric.parameters import GeometricParameters
 from synth.mechanism import Guarantee
 from synth.plan import Domains, Plan, Pools, RecordRange, Target
@@ -125,6 +127,14 @@ class Released:
 
     def together(self, h: Histogram, k: Histogram) -> Numbers:
         return np.outer(self.of[h], self.of[k]).ravel()
+
+
+def test_a_record_changes_two_pools_also_where_no_workplaces_are_measured() -> None:
+    plan = plan_of((4, 4), (Fraction(3), Fraction(3)), Fraction(1, 3), "8")
+    with_noise, without = (MECHANISM.certify(each) for each in (plan, replace(plan, workplaces=())))
+    noise = noise_loss(Fraction(1, 3))
+    assert with_noise.epsilon == without.epsilon + noise
+    assert without.epsilon == 2 * max(row.epsilon for row in without.classes)
 
 
 def lost(one: Numbers, other: Numbers, odds: Fraction) -> Fraction:
