@@ -34,7 +34,7 @@ from .test_presence import Ranged, more_or_fewer
 
 MECHANISM = Dirichlet()
 RANGE = RecordRange(Fraction(1, 2), Fraction(3, 2))
-SLOTS = (1, 2)  # of a pool
+SLOTS = (1, 3)  # of a pool
 PALETTE = [Fraction(1, 4), Fraction(1), Fraction(3)]
 LARGEST = 3  # noisy counts above this are looked at together, and so are those below 0
 Numbers = np.ndarray[tuple[int], np.dtype[np.object_]]  # of exact numbers
@@ -66,7 +66,7 @@ def plan_of(prior: tuple[int, ...], gains: tuple[Fraction, ...], p: Fraction, ep
 def small_plans(random: Random, count: int) -> Iterator[tuple[Plan, tuple[Fraction, ...], Fraction]]:
     for _ in range(count):
         prior = tuple(random.choice(PALETTE) for _ in range(2))
-        gains = tuple(random.choice([Fraction(3, 2), Fraction(3), Fraction(20)]) for _ in SLOTS)
+        gains = tuple(random.choice([Fraction(9, 5), Fraction(3), Fraction(20)]) for _ in SLOTS)
         p = Fraction(1, random.randint(2, 4))
         whole = tuple(int(4 * a) for a in prior)
         yield plan_of(whole, gains, p, random.choice(["5", "8"])), prior, p
@@ -118,6 +118,15 @@ class Released:
                     if sum(back) == sum(h) and back != h:
                         yield self.together(h, there), self.together(back, there)
 
+    def inside(self) -> Iterator[tuple[Numbers, list[Numbers]]]:
+        """Yield the outputs of inputs whose pools need no lots, and those of such neighbours."""
+        _, (most, *_) = RANGE.limits(np.array(SLOTS))
+        pools = [h for h in self.inputs if 1 <= sum(h) <= most]
+        every = list(itertools.product(pools, pools))
+        for pair in every:
+            others = [other for other in every if other != pair and is_one_record(pair, other)]
+            yield self.together(*pair), [self.together(*other) for other in others]
+
     def one_more(self) -> Iterator[tuple[Numbers, Numbers]]:
         """The same of one pool for one record more or less; the other pool is as before."""
         for h in self.inputs:
@@ -135,6 +144,12 @@ def test_a_record_changes_two_pools_also_where_no_workplaces_are_measured() -> N
     noise = noise_loss(Fraction(1, 3))
     assert with_noise.epsilon == without.epsilon + noise
     assert without.epsilon == 2 * max(row.epsilon for row in without.classes)
+
+
+def is_one_record(pair: tuple[Histogram, Histogram], other: tuple[Histogram, Histogram]) -> bool:
+    """Say whether two inputs differ in one whole record, or in whether it is there."""
+    changes = [b - a for h, k in zip(pair, other, strict=True) for a, b in zip(h, k, strict=True)]
+    return sum(map(abs, changes)) <= 2 and abs(sum(changes)) <= 1
 
 
 def lost(one: Numbers, other: Numbers, odds: Fraction) -> Fraction:
@@ -161,13 +176,27 @@ def check(guarantee: Guarantee, released: Released) -> tuple[int, float]:
     return pairs, math.log(worst) / float(guarantee.curve[-1][0])
 
 
+def failure(released: Released, epsilon: Fraction) -> Fraction:
+    """Return how likely at most an input gives outputs that lose more than epsilon, against any neighbour."""
+    odds, worst = exp_up(epsilon), Fraction(0)
+    for one, others in released.inside():
+        bad = np.zeros(one.size, bool)
+        for other in others:
+            bad |= (one > odds * other) | (other > odds * one)
+        worst = max(worst, sum(one[bad], Fraction(0)))
+    return worst
+
+
 @pytest.mark.parametrize("seed", [44, *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(12))])
 def test_no_small_plan_loses_more_than_is_certified(seed: int) -> None:
     random, reached = Random(seed), list[float]()
     daily = seed == 44
     for plan, prior, p in small_plans(random, 4 if daily else 250):
         guarantee = MECHANISM.certify(plan).tightened()
-        pairs, near = check(guarantee, Released(prior, p, 2 if daily else 3))
+        released = Released(prior, p, 2 if daily else 3)
+        pairs, near = check(guarantee, released)
+        assert failure(released, guarantee.epsilon) <= guarantee.delta
+        assert failure(released, guarantee.epsilon / 3) > 0
         assert pairs > 50
         reached.append(near)
     assert median(reached) > 0.5, "the bound is far from the truth"
