@@ -361,7 +361,7 @@ class _Trial:
         for table, (lost, cells) in zip(tables, compared, strict=True):
             losses.append([*lost, squared_error(*cells[:2])])
             if sized:
-                sizes.append(expected_sizes(reported, table, cells, self.share))
+                sizes.append(expected_sizes(reported, table, cells, (self.true, drawn[0]), self.share))
         return np.transpose(losses), sizes
 
     def accuracy(self, errors: NDArray[np.float64], sizes: Sequence[list[SizeClass]]) -> ExpectedAccuracy:

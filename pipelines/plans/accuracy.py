@@ -19,11 +19,12 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pipelines.plans.measured import table_in_words
 from pipelines.plans.utility import cell_counts
-from pipelines.plans.workload import Table, Workload
+from pipelines.plans.workload import CountedJobs, Table, Workload
 
 SIZES: tuple[tuple[int, int | None], ...] = ((1, 9), (10, 99), (100, 999), (1000, None))
 """Classes of released numbers: from so many jobs to so many."""
 
+_CLASSES = [(external, *size) for external in (False, True) for size in SIZES]
 _LEAST_GAIN = 0.1
 _MOSTLY_WRONG = 0.5
 _HARMLESS = 0.1
@@ -74,6 +75,8 @@ class SizeClass(_Part):
 
     Attributes
     ----------
+    external : bool
+        Whether they are numbers of external zones; otherwise all of their areas lie inside.
     at_least, at_most : int, int or None
         Released jobs.
     cells : int
@@ -88,6 +91,7 @@ class SizeClass(_Part):
         Share of them that count nobody in truth.
     """
 
+    external: bool
     at_least: Count
     at_most: Count | None
     cells: Annotated[int, Field(ge=1)]
@@ -97,7 +101,7 @@ class SizeClass(_Part):
     empty: Share
 
     def holds(self, jobs: int) -> bool:
-        """Say whether a released number is one of these."""
+        """Say whether a released number of areas inside, or of external zones, is one of these."""
         return self.at_least <= jobs and (self.at_most is None or jobs <= self.at_most)
 
     @property
@@ -129,7 +133,8 @@ class ExpectedTable(_Part):
     carried, noise : bool
         As `improves_on_model` and `is_noise` say.
     sizes : list of SizeClass
-        One for each of `SIZES` of which the trial released any; none where the plan was tried on a part of
+        One for each of `SIZES` of which the trial released any, of areas inside and then of external zones;
+        none where the plan was tried on a part of
         the jobs, whose numbers are not those of the whole.
     """
 
@@ -169,8 +174,8 @@ class ExpectedTable(_Part):
         losses = (self.loss, self.public_model)
         if (self.carried, self.noise) != (improves_on_model(*losses), is_noise(*losses)):
             raise ValueError(f"{self.table}: carried and noise are not what its losses give")
-        stated = [(size.at_least, size.at_most) for size in self.sizes]
-        if stated != [size for size in SIZES if size in stated]:
+        stated = [(size.external, size.at_least, size.at_most) for size in self.sizes]
+        if stated != [size for size in _CLASSES if size in stated]:
             raise ValueError(f"{self.table}: sizes are not those of this program")
         return self
 
@@ -315,28 +320,48 @@ def _after_draw(table: ExpectedTable, risk: Risk) -> ExpectedTable:
 
 
 def expected_sizes(
-    workload: Workload, table: Table, cells: Sequence[NDArray[np.int64]], share: float
+    workload: Workload,
+    table: Table,
+    cells: Sequence[NDArray[np.int64]],
+    jobs_of: Sequence[CountedJobs],
+    share: float,
 ) -> list[SizeClass]:
-    """Sum up the errors of the numbers of each size."""
+    """Sum up the errors of the numbers of each size, of areas inside and of external zones.
+
+    The first two of `cells` are those of true and released jobs, of which there are as many in `jobs_of`.
+    """
     if share < 1 and workload.gathers(table):
         return []  # of jobs of some units the numbers of larger areas would be too small
-    true, released = cell_counts(*cells[:2])
+    sides = list(zip(cells[:2], jobs_of, strict=True))
+    of_zones = np.unique(np.concatenate([cell[workload.is_external(table, jobs)] for cell, jobs in sides]))
+    outside = [np.isin(cell, of_zones) for cell, _ in sides]
     classes = []
-    for least, most in SIZES:
-        of_size = np.flatnonzero((released >= least) & (released <= (most or released.max(initial=0))))
-        if not of_size.size:
-            continue
-        jobs, present = released[of_size], true[of_size]
-        error, n = np.abs(jobs - present), of_size.size
-        classes.append(
-            SizeClass(
-                at_least=least,
-                at_most=most,
-                cells=n,
-                error=round(float(error.mean()), _DIGITS),
-                error_90=int(np.argmax(10 * np.cumsum(np.bincount(error)) >= 9 * n)),
-                relative_error=round(float(error.sum() / jobs.sum()), _DIGITS),
-                empty=round(float((present == 0).mean()), _DIGITS),
-            )
+    for external in (False, True):
+        of_true, of_released = (
+            cell[is_outside == external] for (cell, _), is_outside in zip(sides, outside, strict=True)
         )
+        if not of_released.size:
+            continue
+        true, released = cell_counts(of_true, of_released)
+        for least, most in SIZES:
+            of_size = np.flatnonzero((released >= least) & (released <= (most or released.max())))
+            if of_size.size:
+                classes.append(_size_class(external, (least, most), true[of_size], released[of_size]))
     return classes
+
+
+def _size_class(
+    external: bool, size: tuple[int, int | None], true: NDArray[np.int64], released: NDArray[np.int64]
+) -> SizeClass:
+    """Sum up the errors of numbers of a size."""
+    error, n = np.abs(released - true), released.size
+    return SizeClass(
+        external=external,
+        at_least=size[0],
+        at_most=size[1],
+        cells=n,
+        error=round(float(error.mean()), _DIGITS),
+        error_90=int(np.argmax(10 * np.cumsum(np.bincount(error)) >= 9 * n)),
+        relative_error=round(float(error.sum() / released.sum()), _DIGITS),
+        empty=round(float((true == 0).mean()), _DIGITS),
+    )

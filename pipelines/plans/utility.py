@@ -96,7 +96,7 @@ def cell_counts(
     cells: NDArray[np.int64], other_cells: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the jobs of both tables in each cell that either has; parameters are as of `cell_variation`."""
-    most = 1 + int(max(cells.max(), other_cells.max()))
+    most = 1 + int(max(cells.max(initial=0), other_cells.max(initial=0)))
     if most <= _FEW_TO_KEEP * (cells.size + other_cells.size):
         counts = [np.bincount(values, minlength=most) for values in (cells, other_cells)]
         either = np.flatnonzero((counts[0] | counts[1]) != 0)

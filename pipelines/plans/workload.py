@@ -197,6 +197,14 @@ class Workload:
             span *= wide
         return rows * (len(sides) // len(rows))
 
+    def is_external(self, table: Table, jobs: CountedJobs) -> NDArray[np.bool_]:
+        """Say of each job whether an area of a table that it is counted in is an external zone."""
+        outside = np.zeros(len(jobs), np.bool_)
+        for level, blocks in ((table.home, jobs.home), (table.work, jobs.work)):
+            if level is not None:
+                outside |= self.geography.is_external(blocks)
+        return outside
+
     def gathers(self, table: Table) -> bool:
         """Say whether a work area of a table may lie in several units of the level."""
         levels = [*self.geography.levels, self.geography.block_level]

@@ -134,7 +134,9 @@ class Showcase:
             jobs=job_type_words(release.certificate.release.job_type),
             between=[(plural(level), tables[level]) for level in release.levels if level in tables],
             table=table,
-            size=next((size for size in sizes if largest and size.holds(largest.jobs)), None),
+            size=next(
+                (size for size in sizes if largest and not size.external and size.holds(largest.jobs)), None
+            ),
         )
 
     @classmethod

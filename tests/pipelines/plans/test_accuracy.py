@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,12 +39,17 @@ def test_two_rules(loss: float, public_model: float, carried: bool, noise: bool)
     assert (improves_on_model(loss, public_model), is_noise(loss, public_model)) == (carried, noise)
 
 
+@pytest.mark.parametrize("outside", [False, True], ids=["residents", "with external zones"])
 @pytest.mark.parametrize("changes", [{}, {"release.mechanism": "geometric", "plan.retention_min": None}])
-def test_errors_by_size_are_those_of_the_trial(small_config: Configs, changes: dict[str, object]) -> None:
-    config = small_config(changes)
+def test_errors_by_size_are_those_of_the_trial(
+    small_config: Configs, changes: dict[str, object], zones: dict[str, Any], outside: bool
+) -> None:
+    config = small_config(changes, zones if outside else {})
     inputs = read_public_inputs(config)
     plan = make_plan(config, inputs)
     homes = np.random.default_rng(5).permutation(draw_public_model(plan, 3))
+    if outside:  # a few, whom public data do not expect
+        homes[::7] = plan.geography.external_blocks[0]
     found = simulate_utility(plan, inputs.model, homes, seed=7)
     released, _ = procedure_of(plan).draw(batches(plan), homes, synth.RunKey.from_seed(7))
     public = draw_public_model(plan, 7)
@@ -74,8 +80,14 @@ def test_errors_by_size_are_those_of_the_trial(small_config: Configs, changes: d
             is_noise(table.loss, table.public_model),
         )
         seen = 0
+        beyond = {*geography.unit_of(table.home, geography.external_blocks).tolist()}
+        assert any(size.external for size in table.sizes) == bool(beyond) == outside
         for size in table.sizes:
-            cells = [c for c, n in drawn.items() if size.at_least <= n <= (size.at_most or 10**9)]
+            cells = [
+                c
+                for c, n in drawn.items()
+                if size.at_least <= n <= (size.at_most or 10**9) and (c[0] in beyond) == size.external
+            ]
             errors = sorted(abs(drawn[c] - true[c]) for c in cells)
             assert size.cells == len(cells)
             assert size.error == pytest.approx(sum(errors) / len(errors), abs=6e-5)
