@@ -1,4 +1,4 @@
-"""What a release says of itself to machines: Data Package, Croissant and DCAT-US records of one description.
+"""What a release says of itself to machines: Data Package, Croissant, DCAT-AP, DCAT-US, of one description.
 
 They are functions of the description and of the other files, so `verify` writes them again and compares.
 Names of files are relative: a release does not know its address.
@@ -17,8 +17,9 @@ from pipelines.release.pages import phrases
 
 DATA_PACKAGE = "datapackage.json"
 CROISSANT = "croissant.json"
+DCAT_AP = "dcat-ap.jsonld"
 DCAT_US = "dcat-us.json"
-RECORDS = (DATA_PACKAGE, CROISSANT, DCAT_US)
+RECORDS = (DATA_PACKAGE, CROISSANT, DCAT_AP, DCAT_US)
 
 
 class _Files:
@@ -48,7 +49,7 @@ _MEDIA = {".csv.gz": "application/gzip", ".parquet": "application/vnd.apache.par
 
 def record_files(release: PublicReleaseSettings) -> tuple[str, ...]:
     """Return the names of the records that a release has: DCAT-US needs a publisher and a contact."""
-    return RECORDS if release.publisher and release.contact else (DATA_PACKAGE, CROISSANT)
+    return RECORDS if release.publisher and release.contact else RECORDS[:-1]
 
 
 def record_texts(description: ReleaseDescription, described: Mapping[str, tuple[int, str]]) -> dict[str, str]:
@@ -57,6 +58,7 @@ def record_texts(description: ReleaseDescription, described: Mapping[str, tuple[
     documents = {
         DATA_PACKAGE: _data_package(description, files),
         CROISSANT: _croissant(description, files),
+        DCAT_AP: _dcat_ap(description, files),
     }
     if description.publisher and description.contact:
         documents[DCAT_US] = _dcat_us(description, files)
@@ -266,6 +268,91 @@ def _box(about: ReleaseDescription) -> dict[str, Any] | None:
     return {"@type": "sc:Place", "geo": {"@type": "sc:GeoShape", "box": about.box}}
 
 
+_DCAT_AP_CONTEXT = {
+    "dcat": "http://www.w3.org/ns/dcat#",
+    "dct": "http://purl.org/dc/terms/",
+    "foaf": "http://xmlns.com/foaf/0.1/",
+    "gsp": "http://www.opengis.net/ont/geosparql#",
+    "spdx": "http://spdx.org/rdf/terms#",
+    "vcard": "http://www.w3.org/2006/vcard/ns#",
+    "xsd": "http://www.w3.org/2001/XMLSchema#",
+}
+_AUTHORITY = "http://publications.europa.eu/resource/authority"  # vocabularies of the Publications Office
+_MEDIA_TYPES = "http://www.iana.org/assignments/media-types"
+
+
+def _dcat_ap(about: ReleaseDescription, files: _Files) -> dict[str, Any]:
+    """Return a Dataset of DCAT-AP 3.0 for catalogues in Europe; addresses are relative to the folder."""
+    say = phrases(about.language)
+
+    def text(words: str) -> dict[str, str]:
+        return {"@value": words, "@language": about.language}
+
+    def typed(value: str, kind: str) -> dict[str, str]:
+        return {"@value": value, "@type": kind}
+
+    distribution = []
+    for table in about.tables:
+        for name in table.files:
+            for part in files.parts(name):
+                size, digest = files[part]
+                distribution.append(
+                    {
+                        "@type": "dcat:Distribution",
+                        "dct:title": part,
+                        "dct:description": text(say.row(table.meaning)),
+                        "dcat:accessURL": {"@id": part},
+                        "dcat:downloadURL": {"@id": part},
+                        "dcat:mediaType": {"@id": f"{_MEDIA_TYPES}/{_media_type(name)}"},
+                        "dcat:byteSize": typed(str(size), "xsd:nonNegativeInteger"),
+                        "spdx:checksum": {
+                            "@type": "spdx:Checksum",
+                            "spdx:algorithm": {"@id": "spdx:checksumAlgorithm_sha256"},
+                            "spdx:checksumValue": typed(digest, "xsd:hexBinary"),
+                        },
+                        **({"dct:license": _licence_document(about.licence)} if about.licence else {}),
+                    }
+                )
+    optional: dict[str, Any] = {}
+    if about.publisher:
+        optional["dct:publisher"] = {"@type": "foaf:Agent", "foaf:name": about.publisher}
+    if about.contact:
+        optional["dcat:contactPoint"] = {
+            "@type": "vcard:Organization",
+            "vcard:fn": about.publisher or say.unnamed_publisher,
+            "vcard:hasEmail": {"@id": f"mailto:{about.contact}"},
+        }
+    if region := _polygon(about):
+        optional["dct:spatial"] = {"@type": "dct:Location", "dcat:bbox": typed(region, "gsp:wktLiteral")}
+    return {
+        "@context": _DCAT_AP_CONTEXT,
+        "@id": about.identifier,
+        "@type": "dcat:Dataset",
+        "dct:title": text(about.title),
+        "dct:description": text(f"{about.summary} {say.limits} {say.cite(about.citation)}"),
+        "dct:identifier": about.identifier,
+        **optional,
+        "dcat:theme": [{"@id": f"{_AUTHORITY}/data-theme/{theme}"} for theme in ("SOCI", "TRAN")],
+        "dcat:keyword": [text(word) for word in about.keywords],
+        "dct:language": {"@id": f"{_AUTHORITY}/language/{say.authority_language}"},
+        "dct:accessRights": {"@id": f"{_AUTHORITY}/access-right/PUBLIC"},
+        "dct:issued": typed(about.created, "xsd:dateTime"),
+        "dcat:version": about.version,
+        "dct:temporal": {
+            "@type": "dct:PeriodOfTime",
+            "dcat:startDate": typed(f"{about.year}-01-01", "xsd:date"),
+            "dcat:endDate": typed(f"{about.year}-12-31", "xsd:date"),
+        },
+        "dcat:distribution": distribution,
+    }
+
+
+def _licence_document(licence: str) -> dict[str, str]:
+    if licence.startswith(("http://", "https://")):
+        return {"@id": licence}
+    return {"@type": "dct:LicenseDocument", "dct:title": licence}
+
+
 def _dcat_us(about: ReleaseDescription, files: _Files) -> dict[str, Any]:
     """Return a Dataset of DCAT-US 3.0, ready for a catalogue that adds the addresses."""
     described = {"@type": "Distribution", "title": DATA_PACKAGE, "mediaType": "application/json"}
@@ -307,12 +394,17 @@ def _dcat_us(about: ReleaseDescription, files: _Files) -> dict[str, Any]:
 
 
 def _region(about: ReleaseDescription) -> dict[str, Any] | None:
+    polygon = _polygon(about)
+    return None if polygon is None else {"@type": "Location", "bbox": polygon}
+
+
+def _polygon(about: ReleaseDescription) -> str | None:
     if about.extent is None:
         return None
     west, south, east, north = about.extent
     corners = ((west, south), (east, south), (east, north), (west, north), (west, south))
     ring = ", ".join(f"{x} {y}" for x, y in corners)
-    return {"@type": "Location", "bbox": f"POLYGON(({ring}))"}
+    return f"POLYGON(({ring}))"
 
 
 def _media_type(name: str) -> str:

@@ -1417,6 +1417,7 @@ def check_names(folder: Path, plan: Plan) -> str:
     """Check that there are the files of such a release and no others."""
     due = {"README.md", "certificate.json", "certificate.schema.json", "MANIFEST.json", "SHA256SUMS"}
     due |= {"verify.py", "attackers.md", "details.md", "datapackage.json", "croissant.json"}
+    due |= {"dcat-ap.jsonld"}
     due |= {"plan/plan.json", *(f"plan/{name}.parquet" for name in TABLES)}
     geography = plan.config["geography"]
     shapes = [*geography["polygons"], *([] if geography["latitude"] else [{"level": geography["block"]}])]
@@ -1561,7 +1562,8 @@ NOT_CHECKED = [
     "that the data were drawn as the plan says: for this the signer answers, if there is one",
     "that homes and workplaces were estimated from the noisy counts in measurements/, where there are some",
     "the other words of README.md, details.md, attackers.md, the numbers of accuracy.json, the shapes and"
-    " names for maps, and the records for machines (datapackage.json, croissant.json, dcat-us.json)",
+    " names for maps, and the records for machines (datapackage.json, croissant.json, dcat-ap.jsonld,"
+    " dcat-us.json)",
     "values that plan.json quotes beyond epsilon, delta, geography, cells, pooling and the jobs' attributes",
     "whether a file carries more than its rows in how they are encoded, or an implicate is a copy of another",
 ]

@@ -16,12 +16,13 @@ import jsonschema
 import mlcroissant
 import pandas as pd
 import pytest
+import rdflib
 
 import pipelines
 import synth
 from helpers import edit_json, refused, words_of_release
 from pipelines.release.layout import MANIFEST, seal
-from pipelines.release.records import CROISSANT, DATA_PACKAGE, DCAT_US, RECORDS
+from pipelines.release.records import CROISSANT, DATA_PACKAGE, DCAT_AP, DCAT_US, RECORDS
 
 ABOUT = {
     "release.licence": "CC-BY-4.0",
@@ -112,6 +113,26 @@ def test_dcat_us(releases: dict[str, Path]) -> None:
     for one in document["distribution"]:
         entry = files[one["title"]]
         assert (one["byteSize"], one["checksum"]["checksumValue"]) == (str(entry["bytes"]), entry["sha256"])
+
+
+@pytest.mark.filterwarnings("ignore:ConjunctiveGraph is deprecated:DeprecationWarning")  # in rdflib itself
+def test_dcat_ap(releases: dict[str, Path]) -> None:
+    """A reader of RDF finds what the profile demands, and each file with its hash at a relative address."""
+    for folder in releases.values():
+        base = "https://data.example/release/"
+        graph = rdflib.Graph().parse(folder / DCAT_AP, format="json-ld", publicID=base)
+        (dataset,) = graph.subjects(rdflib.RDF.type, rdflib.DCAT.Dataset)
+        for demanded in (rdflib.DCTERMS.title, rdflib.DCTERMS.description):
+            assert graph.value(dataset, demanded)
+        files = {entry["path"]: entry["sha256"] for entry in record(folder, MANIFEST)["files"]}
+        hashes = rdflib.Namespace("http://spdx.org/rdf/terms#")
+        distributions = [*graph.objects(dataset, rdflib.DCAT.distribution)]
+        assert distributions
+        for each in distributions:
+            address = str(graph.value(each, rdflib.DCAT.accessURL))
+            digest = graph.value(graph.value(each, hashes.checksum), hashes.checksumValue)
+            assert str(digest).lower() == files[address.removeprefix(base)]
+        assert (graph.value(dataset, rdflib.DCTERMS.publisher) is None) == (folder == releases["lodes"])
 
 
 def test_the_read_me_explains_every_column_and_its_lines_run(

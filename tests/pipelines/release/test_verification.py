@@ -75,6 +75,7 @@ PUBLIC = [
     "certificate.json",
     "certificate.schema.json",
     "croissant.json",
+    "dcat-ap.jsonld",
     "datapackage.json",
     "demo_od_main_JT00_2019.csv.gz",
     "demo_od_main_JT00_2019.parquet",
@@ -282,7 +283,14 @@ def forge_fields(folder: Path, name: str, *paths: Step) -> None:
 @pytest.fixture
 def rewritten(small_release: Release, public_copy: Path) -> Callable[[], None]:
     """Return what puts back all that `forge_fields` may have changed in the copy."""
-    names = ["MANIFEST.json", "README.md", "SHA256SUMS", "croissant.json", "datapackage.json"]
+    names = [
+        "MANIFEST.json",
+        "README.md",
+        "SHA256SUMS",
+        "croissant.json",
+        "datapackage.json",
+        "dcat-ap.jsonld",
+    ]
     names += ["details.md", *ONLY_SIGNED]
     contents = {name: (small_release.public / name).read_bytes() for name in names}
 
@@ -927,6 +935,13 @@ def test_every_file_is_hashed_once(public_copy: Path) -> None:
     assert {times[name] for name in (*names, OD[1])} == {2}, "its hash, and its bytes"
     json_files = {"accuracy.json", "certificate.json", "MANIFEST.json", "plan/plan.json"}
     assert {name for name, count in times.items() if count > 2} <= json_files
-    read_too = {"README.md", "attackers.md", "certificate.schema.json", "croissant.json", "datapackage.json"}
+    read_too = {
+        "README.md",
+        "attackers.md",
+        "certificate.schema.json",
+        "croissant.json",
+        "datapackage.json",
+        "dcat-ap.jsonld",
+    }
     read_too |= {"details.md"}
     assert {name for name, count in times.items() if count == 2} - json_files - names - {OD[1]} <= read_too

@@ -32,7 +32,7 @@ from .kinds import DIRICHLET, ONE_TABLE
 CODES = dict.fromkeys(["w_geocode", "h_geocode", "createdate"], "str")
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 # Files with sizes and sums of the data files.
-SUMS = ("SHA256SUMS", "MANIFEST.json", "datapackage.json", "croissant.json")
+SUMS = ("SHA256SUMS", "MANIFEST.json", "datapackage.json", "croissant.json", "dcat-ap.jsonld")
 EITHER = pytest.mark.parametrize("mechanism", [DIRICHLET, ONE_TABLE], ids=["dirichlet", "geometric"])
 
 
