@@ -42,7 +42,7 @@ def assemble(
     pools = build_pools(slots, geography, pooling, policy)
     rule = _rule(settings, model, choices)
     mechanism = synth.MECHANISMS[config.release.mechanism or str(choices.mechanism)]
-    if "tables" in mechanism.settings:
+    if "tables" in mechanism.settings or config.protects_records:
         _refuse_coarse_pools(choices.pool_level, model)
     coarse = coarsen(
         model,
@@ -99,12 +99,15 @@ def assemble(
 
 
 def _refuse_coarse_pools(level: str, model: geo_data.PublicModel) -> None:
-    """Refuse pools of several units of the model's level, as estimates look for the one that a pool is in."""
+    """Refuse pools of several units of the model's level, as estimates look for the one that a pool is in.
+
+    So do whole records that are resampled: which units have pools then follows from noisy counts.
+    """
     if not model.geography.lie_within(level, model.level):
         raise ConfigError(
             [
-                f'plan.pool_level = "{level}": pools that are measured lie in one unit of the public model '
-                f'each; write "{model.level}" or a finer level, or mechanism = "dirichlet" in [release]'
+                f'plan.pool_level = "{level}": pools that are measured, or follow from noisy counts, lie in '
+                f'one unit of the public model each; write "{model.level}" or a finer level'
             ]
         )
 

@@ -266,6 +266,11 @@ class ReleasePlan:
         return tuple(dict.fromkeys((*self.pools.pooling.by, *secondary)))
 
     @property
+    def attributes_of_homes(self) -> tuple[str, ...]:
+        """Attributes by which homes are measured or resampled."""
+        return tuple(dict.fromkeys((*self.pools.pooling.by, *(n for t in self.choices.tables for n in t.by))))
+
+    @property
     def most_pools(self) -> int | None:
         """How many pools there can be, where they follow from noisy counts and homes are resampled."""
         if self.measures or self.numeric.target.protects == "home":
@@ -280,8 +285,9 @@ class ReleasePlan:
     @property
     def tables(self) -> tuple[tuple[str, Fraction], ...]:
         """The tables that are measured, in words, each with its share of epsilon."""
+        workplaces = [(table_in_words(None, t.work, t.by), t.share) for t in self.choices.workplaces]
         if not self.measures:
-            return ()
+            return tuple(workplaces)
         block, pooling, shared = self.geography.block_level, self.pools.pooling, self.pools.shared
         work = (
             block if not shared.any() else f"{pooling.level} (blocks below {pooling.below:,} jobs) or {block}"
@@ -291,7 +297,6 @@ class ReleasePlan:
         cells = self.choices.cell_level or "groups of blocks"
         first = table_in_words(cells, work, pooling.by)
         secondary = [(table_in_words(t.home, t.work, t.by), t.share) for t in self.choices.tables]
-        workplaces = [(table_in_words(None, t.work, t.by), t.share) for t in self.choices.workplaces]
         left = 1 - sum((share for _, share in (*workplaces, *secondary)), Fraction(0))
         return (*workplaces, (first, left), *secondary)
 

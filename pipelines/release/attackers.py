@@ -151,11 +151,12 @@ def describe_attackers(
     """Return what attackers can gain from a release of a plan with this certificate, or such a promise.
 
     Without classes of attackers where the plan is another than Dirichlet resampling from pools of a public
-    size, drawn once.
+    size, drawn once, and nothing else.
     """
     numeric = plan.numeric
     if (
         numeric.mechanism != "dirichlet"
+        or numeric.workplaces
         or numeric.target.record_range is not None
         or plan.implicates.runs > 1
     ):

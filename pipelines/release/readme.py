@@ -82,8 +82,8 @@ def release_readme(
         pooling=pools.pooling,
         pools=pools.n.size,
         shared=int(pools.shared.sum()),
-        # That homes are not told apart by.
-        other_attributes=set(pools.slots.categories) > set(plan.attributes),
+        # By which homes are measured, or resampled, in no pool or table of their own.
+        other_attributes=set(pools.slots.categories) > set(plan.attributes_of_homes),
         accuracy=accuracy,
         read=read_in_words(certificate.policy, language),
         details_file=DETAILS_FILE,

@@ -485,6 +485,10 @@ def contradictions(config: PublicConfig, plan: ReleasePlan) -> list[str]:
         "level of cells": (cells, asked_level),
         "thresholds": (thresholds, asked_thresholds),
         "tables of workplaces": (next(iter(of_work), None), all_jobs),
+        "pooling by secret attributes": (
+            not plan.measures and bool({*pooling.by} & {*plan.policy.secret}),
+            False,
+        ),
         "most pools": (getattr(plan.numeric.parameters, "most_pools", None), plan.most_pools),
     }
     return [name for name, (planned, configured) in pairs.items() if planned != configured]

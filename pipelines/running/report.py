@@ -47,6 +47,7 @@ from pipelines.running.steps import PLAN_STEPS, Step, StepLog
 from pipelines.storage.checksums import sha256_of
 from pipelines.storage.durable import whole_folder
 from pipelines.storage.progress import Progress
+from synth.dirichlet.parameters import DirichletParameters
 
 _REPORT, _FIGURE = "plan.txt", "cells.png"
 _WORKPLACES = 3
@@ -138,7 +139,7 @@ def _expected_losses(plan: ReleasePlan, utility: SimulatedUtility) -> list[str]:
         f"  {row.table.name:{wide}}  {row.loss:9.3f}  {row.public_model:18.3f}  {row.no_privacy:10.3f}"
         for row in utility.workload
     ]
-    noisy = " of its tables of homes" if plan.workplaces else ""
+    noisy = f" of its {'tables of homes' if plan.measures else 'pools'}" if plan.workplaces else ""
     lines.append(f"  weighted mean {utility.objective:.4f}; no privacy: this plan without noise{noisy}")
     tables = [table for table in utility.accuracy.tables if table.workload]
     for within in sorted({table.within for table in tables}):
@@ -372,14 +373,15 @@ def _totals_line(plan: ReleasePlan) -> str:
     """Say whose totals these are; nothing here is of the confidential jobs."""
     if plan.policy.secret:
         return "  totals    public; categories of secret attributes are expected, and estimated later"
-    if plan.workplaces:
-        return "  totals    expected; those of the release are estimated from noisy counts"
     line = "  totals    of a public table of workplaces; those of the confidential jobs are protected"
-    record_range = plan.numeric.target.record_range
-    if record_range is None or "record_range" not in plan.mechanism.settings:
+    if plan.workplaces:
+        line = "  totals    expected; those of the release are estimated from noisy counts"
+    record_range, parameters = plan.numeric.target.record_range, plan.numeric.parameters
+    if record_range is None or not isinstance(parameters, DirichletParameters):
         return line
     smallest, largest = (synth.decimal_up(x, 4) for x in (record_range.fewest, record_range.most))
-    return f"{line} (certified for {smallest} to {largest} times as many)"
+    room = f"; a pool has room for {parameters.classes[-1].m_max:,} jobs" if plan.workplaces else ""
+    return f"{line} (certified for {smallest} to {largest} times as many{room})"
 
 
 def peak_memory() -> int:

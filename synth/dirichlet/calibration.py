@@ -38,8 +38,8 @@ _EXACT_SIZES = 64  # pools of up to this size are classed by their exact size
 _GROWTH = 1.03  # ratio of neighbouring size limits above that
 _ROUGH_GROWTH = 1.2  # the same for a trial: priors are some thousandths larger
 _WIDE_GROWTH = 1.1  # the same for classes of all sizes
-_ROOM = 4  # times the largest pool that is expected: classes of all sizes are for pools up to that, and at
-_ALWAYS = 2**12  # least up to this; bounds of far larger ones take long where epsilon is small
+_ROOM = 4  # times the largest pool that is expected: there are classes for at least so many slots
+_MOST_ROOM = 2**20  # and for as many as that, where a prior is certified for them
 
 
 class BudgetTooSmallError(ShownError, ValueError):
@@ -142,7 +142,7 @@ def group_pools(
 
 def classes_of_all_sizes(
     largest: int, cells: NDArray[np.int64], retention: tuple[Fraction, ...], record_range: RecordRange
-) -> list[PoolClass]:
+) -> tuple[list[PoolClass], int]:
     """Return classes for pools of every size that there may be, of any of some domains.
 
     Lemma 44 of docs/privacy.md.
@@ -150,7 +150,7 @@ def classes_of_all_sizes(
     Parameters
     ----------
     largest : int
-        Slots of the largest pool that is expected; there are classes for some times as many.
+        Slots of the largest pool that is expected.
     cells : ndarray of int64, shape (n_domains, n_strata)
         Cells of each domain in each retention stratum.
     retention : tuple of Fraction
@@ -162,21 +162,24 @@ def classes_of_all_sizes(
     -------
     list of PoolClass
         By rising size, with gain 1 and prior 0: not calibrated yet.
+    int
+        How many of these a plan needs: those for up to some times as many slots as are expected.
     """
     last = [*range(1, _EXACT_SIZES + 1)]
-    while last[-1] < max(_ALWAYS, _ROOM * largest):
+    while last[-1] < max(_MOST_ROOM, _ROOM * largest):
         last.append(math.floor(last[-1] * _WIDE_GROWTH))
     sizes = np.array(last, np.int64)
     fewest, _ = record_range.limits(np.append(0, sizes[:-1]) + 1)
     _, most = record_range.limits(sizes)
     of_any, of_all, none = cells.max(axis=0), cells.min(axis=0), (0,) * len(retention)
-    return [
+    classes = [
         PoolClass(
             low, high, draws, tuple(of_any.tolist()), tuple(of_all.tolist()), none, Fraction(1), none,
             retention, DENOMINATOR,
         )
         for low, high, draws in zip(fewest.tolist(), most.tolist(), last, strict=True)
     ]  # fmt: skip
+    return classes, int(np.searchsorted(sizes, _ROOM * largest)) + 1
 
 
 def alike_classes(

@@ -39,6 +39,7 @@ from synth.dirichlet.parameters import (
 )
 from synth.dirichlet.record import presence_delta_bound, pure_gain, record_delta_bound
 from synth.dirichlet.urn import Urns, sample_cells
+from synth.geometric.mechanism import noise_loss
 from synth.geometric.workplaces import calibrated_workplaces, epsilon_of_homes, with_workplaces
 from synth.mechanism import Guarantee, Mechanism, Presence
 from synth.plan import Domains, Plan, Pools, RecordRange, Table, Target
@@ -60,7 +61,10 @@ class Dirichlet(Mechanism):
         {"prior", "retention_min", "implicate_source", "delta", "workplaces", "record_range"}
     )
     words = "a distribution that the confidential records shaped, with noise"
-    delta_sharing = "A pool with n of the run's N {records} may fail with probability at most delta n / N."
+    delta_sharing = (
+        "With a guarantee of the run, a pool with n of the run's N {records} may fail with probability at most "
+        "delta n / N; with one of a record, each pool has delta."
+    )
 
     def calibrate(
         self,
@@ -86,9 +90,9 @@ class Dirichlet(Mechanism):
         it does no harm. Tables of `workplaces` are measured first, each with its share of epsilon.
 
         Where whole records are protected, pools follow from noisy counts, and there are at most `most_pools`.
-        Classes are then for pools of every size, up to some times the largest one of these. A record may
-        change two pools: each has half of the epsilon that workplaces leave, and for "dp" half of delta; for
-        "pdp" it may fail with probability delta / `most_pools`.
+        Classes are then for pools of every size, up to at least four times the largest one of these. A record
+        may change two pools: each has half of the epsilon that workplaces leave, and for "dp" half of delta;
+        for "pdp" it may fail with probability delta / `most_pools`.
         """
         delta, guarantee, record_range = target.delta, target.guarantee, target.record_range
         retention = tuple(exact(f, "retention") for f in retention)
@@ -110,8 +114,9 @@ class Dirichlet(Mechanism):
         limits = None if record_range is None else record_range.limits(pools.n)
         if most_pools is None or rough or record_range is None:
             pool_class, classes = group_pools(pools, cells, retention, limits, multiple, rough)
+            needed = len(classes)
         else:
-            classes = classes_of_all_sizes(int(pools.n.max()), cells, retention, record_range)
+            classes, needed = classes_of_all_sizes(int(pools.n.max()), cells, retention, record_range)
             pool_class = class_by_size(DirichletParameters(tuple(classes)), pools)
         alike = _alike(pool_class, pools, classes, record_range)
         records = pools.n_records
@@ -129,6 +134,8 @@ class Dirichlet(Mechanism):
 
         for c, identical in zip(classes, alike, strict=True):  # neighbours in size follow one another
             calibrated_class = calibrated(c, identical, epsilon)
+            if calibrated_class is None and len(calibrated_classes) >= needed:
+                break
             if calibrated_class is None:
                 of_classes, part = list(zip(classes, alike, strict=True)), epsilon / target.epsilon
                 raise _too_small(of_classes, calibrated, target.epsilon, prior, part)
@@ -208,6 +215,8 @@ class Dirichlet(Mechanism):
     def class_of(self, plan: Plan, pools: Pools) -> NDArray[np.int32]:
         """Return the class of each of other pools by size; where workplaces are public these are the same."""
         if plan.target.protects == "home":
+            if not np.array_equal(pools.n, plan.pools.n):
+                raise ValueError("where workplaces are public, pools must have their public numbers of slots")
             return plan.pool_class
         return class_by_size(_parameters(plan), pools)
 
@@ -234,11 +243,16 @@ class Dirichlet(Mechanism):
         for f, k in zip(worst.retention, plan.domains.strata_counts.sum(axis=0).tolist(), strict=False):
             cells[f] += k
         kept = (f"{decimal_up(f)} ({k:,})" for f, k in cells.items())
+        before = ""
+        if plan.workplaces:
+            lost = sum(float(noise_loss(table.parameters.ratio)) for table in plan.workplaces)
+            times = "twice " if plan.changed_pools == 2 else ""
+            before = f"workplaces {lost:.3f}, and {times}that of a pool: "
         return (
             f"prior {min(priors):.2g} to {max(priors):.2g} fake workers a cell; "
             f"retention (and cells): {', '.join(kept)}",
-            f"noise {float(worst.block_loss) - pruning:.3f}, retention ln(1/{decimal_up(smallest)}) = "
-            f"{pruning:.3f}, pruning V = {float(worst.pruning_loss):.3f}",
+            f"{before}noise {float(worst.block_loss) - pruning:.3f}, "
+            f"retention ln(1/{decimal_up(smallest)}) = {pruning:.3f}, pruning V = {float(worst.pruning_loss):.3f}",
         )
 
     def urns(self, plan: Plan, pools: slice, sizes: NDArray[np.int64] | None = None) -> Urns:

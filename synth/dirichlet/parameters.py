@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from synth.dirichlet.calibration import MAX_WEIGHT
 from synth.dirichlet.losses import PoolClass
+from synth.errors import ShownError
 from synth.mechanism import ClassGuarantee
 from synth.plan import Domains, Plan, Pools
 from synth.rationals import MAX_DENOMINATOR, exact
@@ -208,6 +209,10 @@ def check_membership(plan: Plan, parameters: DirichletParameters) -> None:
             raise ValueError("the weights of an urn do not fit the sampler's 62 bits")
 
 
+class PoolTooLargeError(ShownError, ValueError):
+    """A pool has more slots than any class of the plan is for."""
+
+
 def class_by_size(parameters: DirichletParameters, pools: Pools) -> NDArray[np.int32]:
     """Return the class of each pool, where classes are for pools of all sizes.
 
@@ -215,14 +220,14 @@ def class_by_size(parameters: DirichletParameters, pools: Pools) -> NDArray[np.i
 
     Raises
     ------
-    ValueError
+    PoolTooLargeError
         If a pool is larger than those of the last class.
     """
     largest = np.array([c.m_max for c in parameters.classes], np.int64)
     if pools.m.max() > largest[-1]:
-        raise ValueError(
-            f"by noisy counts a pool has {pools.m.max():,} jobs, and a plan of so few jobs has "
-            f"room for {largest[-1]:,}"
+        raise PoolTooLargeError(
+            f"by noisy counts a pool has {pools.m.max():,} jobs, and the plan has room for {largest[-1]:,}, "
+            "as it expects far fewer jobs. Fix: plan again with the number of jobs that these counts show"
         )
     return np.searchsorted(largest, pools.m).astype(np.int32)
 
