@@ -62,8 +62,8 @@ class Dirichlet(Mechanism):
     )
     words = "a distribution that the confidential records shaped, with noise"
     delta_sharing = (
-        "With a guarantee of the run, a pool with n of the run's N {records} may fail with probability at most "
-        "delta n / N; with one of a record, each pool has delta."
+        "With a guarantee of the run, a pool with n of the run's N {records} may fail with probability at "
+        "most delta n / N; with one of a record, each pool has delta."
     )
 
     def calibrate(
@@ -252,7 +252,8 @@ class Dirichlet(Mechanism):
             f"prior {min(priors):.2g} to {max(priors):.2g} fake workers a cell; "
             f"retention (and cells): {', '.join(kept)}",
             f"{before}noise {float(worst.block_loss) - pruning:.3f}, "
-            f"retention ln(1/{decimal_up(smallest)}) = {pruning:.3f}, pruning V = {float(worst.pruning_loss):.3f}",
+            f"retention ln(1/{decimal_up(smallest)}) = {pruning:.3f}, "
+            f"pruning V = {float(worst.pruning_loss):.3f}",
         )
 
     def urns(self, plan: Plan, pools: slice, sizes: NDArray[np.int64] | None = None) -> Urns:

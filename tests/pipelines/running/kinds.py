@@ -525,7 +525,7 @@ KINDS = [
             *ONE_POLICY,
             planned("plan", "choices.workplaces", []),
             planned("plan", "parameters.most_pools", 5),
-            measured_file("guarantee", "slots.parquet", fewer_jobs),
+            measured_file("plan", "slots.parquet", fewer_jobs),
         ),
     ),
     Kind(
