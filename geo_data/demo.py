@@ -396,7 +396,7 @@ def empty_folder(folder: str | os.PathLike[str]) -> Path:
     """Return a folder that is made if it is not there, and refused if anything is in it."""
     folder = path_of(folder, "folder")
     if folder.is_dir() and any(folder.iterdir()):
-        raise InputError(folder, "the folder is not empty", fix="name another, or remove what is in it")
+        raise InputError(folder, "the folder is not empty", fix="name another folder, or empty it")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

@@ -13,6 +13,7 @@ import pandas as pd
 from synth.errors import ShownError
 
 _NAMED = 3  # lines, or codes, that an error names
+_OF_ONE = {"are": "is", "have": "has", "do": "does", "repeat": "repeats", "lie": "lies", "differ": "differs"}
 
 
 class ChangedFileError(ShownError, ValueError):
@@ -130,7 +131,9 @@ def first_codes(codes: Sequence[str]) -> str:
 
 def _of_one(rule: str) -> str:
     """Put a rule in the singular: "values are not finite numbers", of one value."""
-    return re.sub(r"\b(not|as) (\w+) numbers", r"\1 a \2 number", re.sub(r"^(\w+)s are\b", r"\1 is", rule))
+    verbs = "|".join(_OF_ONE)
+    rule = re.sub(rf"^(\w+)s ({verbs})\b", lambda found: f"{found[1]} {_OF_ONE[found[2]]}", rule)
+    return re.sub(r"\b(not|as) (\w+) numbers", r"\1 a \2 number", rule)
 
 
 def _rebuild(file: str, rule: str, column: str | None, count: int | None, where: str, fix: str) -> InputError:

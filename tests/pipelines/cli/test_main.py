@@ -400,11 +400,11 @@ BAD_TABLES: list[tuple[str, BadTable, str]] = [
     ),
     ("od", cell("w_geocode", "440070001001000"), "column w_geocode: .*not in the geography.*crosswalk"),
     ("od", cell("h_geocode", "nowhere"), "column h_geocode: 1 row is not in the geography"),
-    ("od", cell("h_geocode", ""), "column h_geocode: 1 value is missing or blank.*fill"),
+    ("od", cell("h_geocode", ""), "column h_geocode: 1 value is missing or blank.*write"),
     ("od", lambda od: pd.concat([od, od[:3]]), "column h_geocode: 3 rows repeat an origin-destination pair"),
     ("od", cell("SI03", "many"), "column SI03: 1 value is not a whole number.*correct the counts"),
     ("od", lambda od: od.assign(wage="1"), "unknown columns: wage.*the format has: w_geocode"),
-    ("od", lambda od: od[:0], "there is no job.*copy a file again that was cut off"),
+    ("od", lambda od: od[:0], "there is no job.*if the file was cut off, copy it again"),
     (
         "crosswalk",
         lambda table: table.assign(cty=["x" * (i % 2 + 1) for i in range(len(table))]),
