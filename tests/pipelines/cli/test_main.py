@@ -402,7 +402,7 @@ BAD_TABLES: list[tuple[str, BadTable, str]] = [
     ("od", cell("h_geocode", "nowhere"), "column h_geocode: 1 row is not in the geography"),
     ("od", cell("h_geocode", ""), "column h_geocode: 1 value is missing or blank.*write"),
     ("od", lambda od: pd.concat([od, od[:3]]), "column h_geocode: 3 rows repeat an origin-destination pair"),
-    ("od", cell("SI03", "many"), "column SI03: 1 value is not a whole number.*correct the counts"),
+    ("od", cell("SI03", "many"), "column SI03: 1 value is not a whole number.*write each count"),
     ("od", lambda od: od.assign(wage="1"), "unknown columns: wage.*the format has: w_geocode"),
     ("od", lambda od: od[:0], "there is no job.*if the file was cut off, copy it again"),
     (

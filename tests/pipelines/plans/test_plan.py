@@ -422,7 +422,7 @@ def test_attributes_named_like_our_own_columns_do_no_harm(
         "h_geocode",
         "Class",
     ):
-        words = f'jobs.attributes: "{name}" is the name of a column that the release has already; rename'
+        words = f'jobs.attributes: "{name}" is the name of a column of the release; rename'
         with pytest.raises(ConfigError, match=words):
             small_config(microdata_jobs("csv", attributes=[name]))
 

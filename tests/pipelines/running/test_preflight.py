@@ -213,7 +213,7 @@ def test_names_that_could_never_be_finished_are_refused(
     assert said[0].endswith("cannot be stored; 1 to 178 printable characters on one line, without spaces at "
                             "either end, can be stored")  # fmt: skip
     assert '"age" and "Age" differ in capitals only; rename one' in said[5]
-    assert '"geometry" is the name of a column that the release has already' in said[7]
+    assert '"geometry" is the name of a column of the release' in said[7]
 
 
 def test_codes_of_blocks_that_csv_cannot_hold_are_refused_unread(

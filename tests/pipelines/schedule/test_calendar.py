@@ -301,9 +301,7 @@ def test_all_problems_at_once(write: Write) -> None:
     folder = write(ok=GOOD)
     (folder / "ri.toml").write_bytes(bad)
     (folder / ".hidden.toml").write_bytes(bad)
-    assert read_calendar(folder).problems == (
-        "ri.toml: the text is not UTF-8; save the file in that encoding",
-    )
+    assert read_calendar(folder).problems == ("ri.toml: the text is not UTF-8; save the file as UTF-8",)
 
 
 BAD_SETTINGS = [
