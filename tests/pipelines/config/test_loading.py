@@ -457,21 +457,21 @@ jobs.count = "n"
 jobs.records_per_worker = 0
     jobs.records_per_worker: 0: Input should be greater than or equal to 1
 plan.cell_level = "trct"
-    plan.cell_level: only cells that are whole units have a level; write coarsening = "units", or leave this line
-    out
+    plan.cell_level: only cells that are whole units have a level; write coarsening = "units", or leave this
+    line out
 plan.split_threshold = "0"
     plan.split_threshold: "0" is not above 0; write a number above 0
 plan.split_threshold = 0.3
     plan.split_threshold: 0.3 is a float; write it as text: "0.3"
 plan.retention_min = "0"
-    plan.retention_min: "0" is not in (0, 1] with a denominator below 2^62; write a number such as "0.5", or "1" for
-    no pruning
+    plan.retention_min: "0" is not in (0, 1] with a denominator below 2^62; write a number such as "0.5", or
+    "1" for no pruning
 plan.retention_min = "1e-99"
-    plan.retention_min: "1e-99" is not in (0, 1] with a denominator below 2^62; write a number such as "0.5", or "1" for
-    no pruning
+    plan.retention_min: "1e-99" is not in (0, 1] with a denominator below 2^62; write a number such as "0.5",
+    or "1" for no pruning
 plan.retention_min = "1.01"
-    plan.retention_min: "1.01" is not in (0, 1] with a denominator below 2^62; write a number such as "0.5", or "1" for
-    no pruning
+    plan.retention_min: "1.01" is not in (0, 1] with a denominator below 2^62; write a number such as "0.5",
+    or "1" for no pruning
 plan.prior = "-0.01"
     plan.prior: "-0.01" is not above 0; write a number above 0
 """
@@ -516,7 +516,7 @@ workload.1.weight = "-1"
 workload.1.weight = 0.5
     workload #2.weight: 0.5 is a float; write it as text: "0.5"
 workload.2 = { home = "trct", work = "trct" }
-    workload #3: the same table as workload #1; leave one out
+    workload #3: this is the same table as workload #1; leave one of the two out
 weights.level = "stplc"
     weights.level: "stplc" is not a level of the geography; use "st" or "cty" or "trct" or "tabblk2010", or
     add it to geography.levels
@@ -626,10 +626,11 @@ auxiliary.0.aux = "x"
 auxiliary.0.worker = "x"
     auxiliary #1.worker: unknown key; it belongs to [jobs] with format = "microdata"
 auxiliary.0.origin = []
-    auxiliary #1.origin: [] is not a column; write the name of a column, or the names of columns to join: ["state", "county"]
+    auxiliary #1.origin: [] is not a column; write the name of a column, or the names of columns to join:
+    ["state", "county"]
 auxiliary.0.destination = 5
-    auxiliary #1.destination: 5 is not a column; write the name of a column, or the names of columns to join: ["state",
-    "county"]
+    auxiliary #1.destination: 5 is not a column; write the name of a column, or the names of columns to join:
+    ["state", "county"]
 auxiliary.0.origin = ["h_state", 5]
     auxiliary #1.origin #2: 5: Input should be a valid string; write it in quotes
 auxiliary.0.origin = ["state", "w_county"]
