@@ -135,9 +135,9 @@ def _flows(
     wrong = codes.str.len() != first + second
     if wrong.any():
         two = (
-            f"two codes of {first} characters, the length of {levels[0]} codes"
+            f"two codes of {first} characters, as {levels[0]} codes have"
             if levels[0] == levels[1]
-            else f"codes of {first} and {second} characters, the lengths of {levels[0]} and {levels[1]} codes"
+            else f"codes of {first} and {second} characters, as {levels[0]} and {levels[1]} codes have"
         )
         refuse_any(
             path,

@@ -93,13 +93,13 @@ def test_homes_in_outside_areas(demo_region, read_geography, write):
         (HEADER + ROWS.replace("\n", "\r"), "carriage return that does not end its line", None, None),
         (
             HEADER + row("1", OWN, 5) + row(OWN, "3", 5),
-            "do not have the codes of the published table, with leading zeros",
+            "do not have the codes of the published table with leading zeros",
             None,
             2,
         ),
         (
             HEADER + row(OWN, OWN, 5, states=("3", "003")),
-            "do not have the codes of the published table, with leading zeros",
+            "do not have the codes of the published table with leading zeros",
             None,
             1,
         ),

@@ -124,7 +124,7 @@ def test_bad_tables(demo_geography, write, refused, rows, match, column, count):
 
 
 def test_summary_level_of_another_level_of_the_geography(demo_geography, mixed, refused):
-    match = "rows of summary level C43 do not have two codes of 11 characters, the length of trct codes"
+    match = "rows of summary level C43 do not have two codes of 11 characters, as trct codes have"
     with refused(mixed, match, column="GEOID", count=5):
         read_ctpp(mixed, demo_geography, {"C43": "trct"})
     with pytest.raises(ValueError, match="no level 'county'; the geography has: st, cty"):

@@ -178,7 +178,7 @@ def test_summary_levels_of_places(write: Callable[..., Path], refused: Callable,
     assert tables[0].dropped["rows"] == 1
     with refused(
         path,
-        "C50 do not have codes of 10 and 7 characters, the lengths of trct and plc",
+        "C50 do not have codes of 10 and 7 characters, as trct and plc",
         column="GEOID",
         count=1,
     ):

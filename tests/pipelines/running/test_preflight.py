@@ -210,8 +210,8 @@ def test_names_that_could_never_be_finished_are_refused(
         *(["jobs.attributes"] * 5 + ["geography"] * 2),
         *("ledger.data_set", "ledger.period"),
     ]
-    assert said[0].endswith("cannot be stored; 1 to 178 printable characters on one line, without spaces at "
-                            "either end, can be stored")  # fmt: skip
+    assert said[0].endswith("cannot be stored; write 1 to 178 printable characters on one line, without spaces "
+                            "at either end")  # fmt: skip
     assert '"age" and "Age" differ in capitals only; rename one' in said[5]
     assert '"geometry" is the name of a column of the release' in said[7]
 

@@ -86,7 +86,7 @@ def test_only_a_new_token_makes_the_folder(state: Path) -> None:
     for verb in (("list",), ("revoke", "ffffffff")):
         result = invoke("token", *verb)
         assert result.exit_code == 1
-        assert f"{state}: no service has its folder there. Fix: name the configuration" in result.output
+        assert f"{state}: there is no folder of a service. Fix: name the configuration" in result.output
         assert not state.exists()
     assert f"Service     {state}" in invoke("token", "create", "Ann", "--role", "viewer").stderr
 
