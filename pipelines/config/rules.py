@@ -435,7 +435,7 @@ def _same_jobs(release: PublicReleaseSettings, auxiliary: _Flows) -> Iterator[st
             continue
         if (name := od_name(table.file)) and name.job_type != release.job_type:
             yield (
-                f"{where}.same_jobs: by its name, {table.file.name} is of job type {name.job_type}, not "
+                f"{where}.same_jobs: {table.file.name} is by its name of job type {name.job_type}, not "
                 f"{release.job_type}, and counts other jobs; write same_jobs = false"
             )
 

@@ -16,7 +16,7 @@ class PublicReleaseError(ShownError, ValueError):
 
 def blame_release(path: Path) -> AbstractContextManager[None]:
     """Say of whatever goes wrong with a file of a release that it is this file (`blame`)."""
-    fix = "Fix: take a whole copy; odsynth verify checks it"
+    fix = "take a whole copy, and check it with odsynth verify"
     return blame(PublicReleaseError, f"{path}: damaged, or not as it was released", fix)
 
 
@@ -24,7 +24,8 @@ def check_target(target: Path, folder: Path, *, new: bool = False) -> None:
     """Refuse to write into a public folder, whose files are sealed by its checksums."""
     if target.resolve().is_relative_to(folder.resolve()):
         raise PublicReleaseError(
-            f"{target}: a file more in the public folder would make it fail `verify`; choose another place"
+            f"{target}: another file in the public folder would make odsynth verify fail. Fix: choose "
+            "another place"
         )
     refuse_no_folder(target.parent, PublicReleaseError)
     if new and os.path.lexists(target):

@@ -465,5 +465,5 @@ def _numbers(release: Release, column: pa.ChunkedArray) -> NDArray[np.int32]:
 
 
 def _blame(path: Path) -> AbstractContextManager[None]:
-    fix = "Fix: write it again with odsynth intervals"
+    fix = "write it again with odsynth intervals"
     return blame(PublicReleaseError, f"{path}: damaged, or not a file of draws", fix)

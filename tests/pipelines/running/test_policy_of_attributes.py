@@ -186,7 +186,7 @@ def test_what_cannot_be_secret_is_refused_before_anything_is_paid(
     config = paid_config({"privacy.epsilon": "2"}, jobs, secret(age=AGES[:2]))
     assert plan(config).plan.pools.slots.categories["age"] == tuple(AGES[:2]), "planning does not look"
     config = paid_config(jobs, secret(age=AGES))
-    with pytest.raises(ConfigError, match="an earlier release does not tell which category"):
+    with pytest.raises(ConfigError, match="an earlier release does not tell the home and"):
         pipelines.tune(config, pipelines.Sweep(), proxy_truth=tmp_path / "od.csv")
     assert not book.exists()
     one, other = (paid_config(jobs, secret(age=ages)) for ages in (AGES, AGES[::-1]))

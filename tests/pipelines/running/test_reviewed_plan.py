@@ -299,7 +299,7 @@ def true_for_one(document: Table) -> None:
 
 
 NO_PLAN = "not a folder that odsynth plan wrote"
-ANOTHER = "not the one that forecast.json is about"
+ANOTHER = "not the plan that forecast.json describes"
 OTHER = "or by another version of the program; they differ in |is not one of this program"
 PLANS: list[tuple[Change, str]] = [
     (removed(NAME_FILE), NO_PLAN),
@@ -323,8 +323,8 @@ PLANS: list[tuple[Change, str]] = [
     ),
     (column("pools", "domain", None), "pools.parquet: .*there are empty cells"),
     (zeros_in_the_middle, "the plan cannot be used"),
-    (written_otherwise(compression="snappy"), r"slots\.parquet.*Plan again"),
-    (written_otherwise(compression="zstd", row_group_size=7), r"slots\.parquet.*Plan again"),
+    (written_otherwise(compression="snappy"), r"slots\.parquet.*Fix: plan again"),
+    (written_otherwise(compression="zstd", row_group_size=7), r"slots\.parquet.*Fix: plan again"),
     (by_another_writer, r"another version of pyarrow wrote slots\.parquet. Plan again"),
     (removed("forecast.json"), NO_PLAN),
     (lambda folder: (folder / "forecast.json").write_text("[]"), NO_PLAN),
@@ -385,7 +385,7 @@ def test_planning_again_replaces_nothing(small_config: Configs, tmp_path: Path, 
         name.removeprefix("plan/"): content for name, content in before.items() if name.startswith("plan/")
     }
     (first.folder / "release").mkdir()
-    with pytest.raises(ConfigError, match="or more than that"):
+    with pytest.raises(ConfigError, match="or has other files too"):
         pipelines.plan(small_config(), first.folder)
     assert (first.folder / "release").is_dir()
 
@@ -415,7 +415,7 @@ def other_earnings(jobs: pd.DataFrame) -> pd.DataFrame:
 
 
 OTHER_JOBS: list[tuple[Callable[[pd.DataFrame], pd.DataFrame], str]] = [
-    (lambda jobs: jobs.iloc[1:], "not as in the plan: another number"),
+    (lambda jobs: jobs.iloc[1:], "not as in the plan: the number"),
     (lambda jobs: pd.concat([jobs, jobs.tail(1).assign(h_geocode=jobs["h_geocode"].iloc[0])]), "not as in"),
     (moved, "not as in the plan"),
     (other_earnings, "1 job is not as in the plan"),

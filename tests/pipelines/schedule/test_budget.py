@@ -368,7 +368,7 @@ def test_a_wrong_folder_is_an_error_at_the_first_call(office: Callable[..., Offi
             assert bool(summary.problems) == wrong, path
             assert summary.exit_code == wrong
             if wrong:
-                assert "is not there, so that" in summary.problems[0]
+                assert "is not there, so " in summary.problems[0]
     summary = due(world.calendar, now=NOW)
     assert (statuses(summary)["ri-2021"], summary.problems) == ("failed", ())
     assert not list(world.state.glob("*.json"))  # no attempt
