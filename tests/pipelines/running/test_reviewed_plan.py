@@ -189,7 +189,7 @@ def test_a_plan_of_another_configuration(plan_folder: Path, paid_config: Configs
         (several, "release.implicates, release.implicate_source"),
         (TABLES, "release.mechanism, plan.retention_min"),
     ):
-        refused(paid_config(changes), plan_folder, ConfigError, f"they differ in {keys}. Plan again")
+        refused(paid_config(changes), plan_folder, ConfigError, f"they differ in {keys}. Fix: plan again")
 
 
 Change = Callable[[Path], object]
@@ -325,7 +325,7 @@ PLANS: list[tuple[Change, str]] = [
     (zeros_in_the_middle, "the plan cannot be used"),
     (written_otherwise(compression="snappy"), r"slots\.parquet.*Fix: plan again"),
     (written_otherwise(compression="zstd", row_group_size=7), r"slots\.parquet.*Fix: plan again"),
-    (by_another_writer, r"another version of pyarrow wrote slots\.parquet. Plan again"),
+    (by_another_writer, r"another version of pyarrow wrote slots\.parquet. Fix: plan again"),
     (removed("forecast.json"), NO_PLAN),
     (lambda folder: (folder / "forecast.json").write_text("[]"), NO_PLAN),
     (removed(SLOTS), NO_PLAN),

@@ -211,7 +211,7 @@ def test_the_version_that_began_a_run_is_named_wherever_it_is_refused(
         state.write_text(json.dumps(new), encoding="utf-8")
         for call in (lambda: resume(config.release.out), lambda: releasing.make_release(config)):
             with pytest.raises(
-                ConfigError, match=f"begun by another version .*: {named}.* numpy 0.1 .now"
+                ConfigError, match=f"begun by another version .*, {named}.* numpy 0.1 .now"
             ) as e:
                 call()
             assert f"This is {certificate.this_software().words}" in str(e.value)

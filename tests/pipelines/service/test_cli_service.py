@@ -134,4 +134,4 @@ def test_a_service_begins_with_a_ledger_an_input_and_two_people(
     app.state.log.close()
     again = invoke("serve", "--init")
     assert again.exit_code == 1
-    assert "service.toml: it exists. Start it without --init" in again.output
+    assert "service.toml: it exists already. Fix: start the service without --init" in again.output
