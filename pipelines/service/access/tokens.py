@@ -101,7 +101,7 @@ def create_token(store: Store, owner: str, role: Role, *, days: float = 90) -> t
         fix = f"write one of {', '.join(get_args(Role))}"
         raise ServiceError(400, "role", f"There is no such role. Fix: {fix}.")
     if not 0 < days <= _LONGEST_DAYS:
-        fix = f"write more than 0 and at most {_LONGEST_DAYS}"
+        fix = f"write more than 0 and at most {_LONGEST_DAYS} days"
         raise ServiceError(400, "days", f"A token cannot be valid for {days:g} days. Fix: {fix}.")
     made = Token(secrets.token_hex(4), name, role, utc_now(), after(days * 86400), None)
     secret = f"odsynth_{made.id}_{secrets.token_urlsafe(32)}"
