@@ -9,6 +9,9 @@ from pathlib import Path
 from pipelines.storage.errors import blame, refuse_no_folder, what_is_at
 from synth.errors import ShownError
 
+WHOLE_COPY = "take a whole copy, and check it with odsynth verify"
+"""What to do about a file of a release that is damaged."""
+
 
 class PublicReleaseError(ShownError, ValueError):
     """The folder is not the public folder of a release, or what was asked of it is not there."""
@@ -16,8 +19,12 @@ class PublicReleaseError(ShownError, ValueError):
 
 def blame_release(path: Path) -> AbstractContextManager[None]:
     """Say of whatever goes wrong with a file of a release that it is this file (`blame`)."""
-    fix = "take a whole copy, and check it with odsynth verify"
-    return blame(PublicReleaseError, f"{path}: damaged, or not as it was released", fix)
+    return blame(PublicReleaseError, f"{path}: damaged, or not as it was released", WHOLE_COPY)
+
+
+def not_as_released(path: Path | str, error: Exception, fix: str = WHOLE_COPY) -> PublicReleaseError:
+    """Return the error of a file of a release that cannot be used, with this fix unless it has one."""
+    return PublicReleaseError(f"{path}: {error}" + ("" if "Fix: " in str(error) else f". Fix: {fix}"))
 
 
 def check_target(target: Path, folder: Path, *, new: bool = False) -> None:

@@ -146,7 +146,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 def test_the_folder_around_the_public_one(small_release: Release) -> None:
     out = small_release.out
-    words = f"files: {out}: there is no SHA256SUMS. Give the public folder of a release (OUT/public)"
+    words = f"files: {out}: there is no SHA256SUMS. Fix: name the public folder of a release (OUT/public)"
     assert str(refused(out)) == words
 
 

@@ -170,12 +170,12 @@ def test_what_reads_a_release_finds_the_drawn_attribute(released: Released, tmp_
     measures = pipelines.open_release(out).evaluate(beside / "kind.toml", tmp_path / "evaluation")
     lost = measures.set_index(["measure", "level"])["value"]
     assert 0 < lost["workload_loss", "residents of trct by age"] < 0.5
-    with pytest.raises(geo_data.InputError, match="is not the truth of this release, whose policy protects"):
+    with pytest.raises(geo_data.InputError, match="cannot be the truth of a release that protects"):
         pipelines.open_release(out).evaluate(tmp_path / "od.csv", tmp_path / "other")
     text = (beside / "kind.toml").read_text(encoding="utf-8")
     assert '"young"' in text
     (tmp_path / "other.toml").write_text(text.replace('"young"', '"new"'), encoding="utf-8")
-    with pytest.raises(geo_data.InputError, match=r"privacy\.protects has other attributes"):
+    with pytest.raises(geo_data.InputError, match=r"privacy\.protects names other attributes"):
         pipelines.open_release(out).evaluate(tmp_path / "other.toml", tmp_path / "other")
 
 

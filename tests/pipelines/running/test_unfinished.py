@@ -214,7 +214,7 @@ def test_the_version_that_began_a_run_is_named_wherever_it_is_refused(
                 ConfigError, match=f"begun by another version .*, {named}.* numpy 0.1 .now"
             ) as e:
                 call()
-            assert f"This is {certificate.this_software().words}" in str(e.value)
+            assert f"this is {certificate.this_software().words}" in str(e.value)
         with pytest.raises(
             ConfigError, match=f"an unfinished run of this release is there, begun by {named}"
         ):

@@ -307,7 +307,7 @@ def test_a_folder_that_is_no_release(public_copy: Path) -> None:
     for name in ("plan/plan.json", "certificate.json"):
         (public_copy / name).unlink()
         with pytest.raises(
-            PublicReleaseError, match=rf"there is no {Path(name).name}. Give the public folder"
+            PublicReleaseError, match=rf"there is no {Path(name).name}. Fix: name the public folder"
         ):
             open_release(public_copy)
 

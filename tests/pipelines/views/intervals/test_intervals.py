@@ -289,7 +289,7 @@ def test_what_cannot_be_asked_is_refused(
         (lambda: opened.flows("tabblk2010", "trct"), "no homes by 'tabblk2010'"),
         (lambda: opened.flows("trct", "moon"), "no workplaces by 'moon'"),
         (lambda: opened.flows("stplc", "trct"), "no homes by 'stplc'"),
-        (lambda: opened.flows("trct", "trct", "XX"), "not told apart by XX"),
+        (lambda: opened.flows("trct", "trct", "XX"), "no attribute XX"),
         (lambda: opened.flows({"99": "a"}, "trct"), "not units of one level"),
         (lambda: pipelines.open_release(public).write_intervals(), "is there already"),
         (lambda: pipelines.open_release(public).write_intervals(public / "intervals"), "fail `verify`"),
