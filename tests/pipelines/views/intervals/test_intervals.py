@@ -292,7 +292,7 @@ def test_what_cannot_be_asked_is_refused(
         (lambda: opened.flows("trct", "trct", "XX"), "no attribute XX"),
         (lambda: opened.flows({"99": "a"}, "trct"), "not units of one level"),
         (lambda: pipelines.open_release(public).write_intervals(), "is there already"),
-        (lambda: pipelines.open_release(public).write_intervals(public / "intervals"), "fail `verify`"),
+        (lambda: pipelines.open_release(public).write_intervals(public / "intervals"), "odsynth verify fail"),
         (lambda: pipelines.open_release(public).draws(tmp_path / "none.parquet"), "odsynth intervals"),
     ):
         with pytest.raises(PublicReleaseError, match=said):
