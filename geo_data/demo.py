@@ -274,7 +274,9 @@ def draw_region(rng: np.random.Generator, *, counties: int, tracts: int, blocks:
     digit block codes; else a ValueError. Its population is about twice its jobs.
     """
     if not 1 <= counties <= tracts <= blocks or counties > 500 or jobs < 1:
-        raise ValueError("sizes must satisfy 1 <= counties <= tracts <= blocks, counties <= 500, jobs >= 1")
+        raise ValueError(
+            "sizes must satisfy 1 <= counties <= tracts <= blocks, counties <= 500 and jobs >= 1"
+        )
     # The central county comes first and has the most tracts; the others lie around it.
     county = np.sort(_spread(tracts, 1.0 / np.sqrt(np.arange(1, counties + 1))))
     in_county = _rank(county)

@@ -315,7 +315,7 @@ def _drawn(release: Release, plan: ReleasePlan, table: synth.Table) -> Evidence:
     parameters = numeric.parameters
     if not isinstance(parameters, DirichletParameters):
         rule = "its mechanism measures no tables and is not Dirichlet resampling, so it has no intervals"
-        raise PublicReleaseError(f"{release.public}: {rule}")
+        raise PublicReleaseError(f"{release.public}: {rule}. Fix: use its counts without intervals")
     # Cells of all urns may be tens of millions: the smallest type that holds their draws.
     kind = np.min_scalar_type(-1 - int(numeric.pools.m.max()))
     counts, drawn = np.zeros(int(table.offsets[-1]), kind), np.zeros(table.n.size, np.int64)

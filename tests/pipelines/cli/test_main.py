@@ -121,7 +121,7 @@ def test_a_url_in_the_place_of_any_path_is_refused(invoke: Invoke) -> None:
     paths = [p for verb in verbs(main) for p in verb.params if isinstance(p.type, click.Path)]
     assert len(paths) > 40
     for path in paths:
-        with pytest.raises(click.BadParameter, match="this is a URL; write a path: ") as refused:
+        with pytest.raises(click.BadParameter, match=r"this is a URL; write a path\. ") as refused:
             path.type.convert("s3://CANARY:CANARY@bucket/x", path, None)
         assert "CANARY" not in refused.value.format_message()
     assert invoke("resume", "s3://bucket/x").exit_code == 2

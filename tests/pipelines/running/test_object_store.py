@@ -108,7 +108,7 @@ def test_what_a_store_refuses_is_one_clear_error(
     assert fetch(url, folder).read_bytes() == b"a,b\n1,2\n"
     for key in ("jobs.file", "release.out"):
         with pytest.raises(
-            ConfigError, match=f"{key}: this is a URL; write a path: .*odsynth fetch table"
+            ConfigError, match=rf"{key}: this is a URL; write a path\. .*odsynth fetch table"
         ) as wrong:
             small_config({key: f"s3://{SECRETS[1]}@{BUCKET}/x"})
         assert SECRETS[1] not in str(wrong.value)
