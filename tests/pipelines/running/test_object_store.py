@@ -69,7 +69,7 @@ def test_a_release_is_published_into_a_bucket(bucket: Any, small_release: pipeli
         (f"s3://{':'.join(SECRETS)}@{BUCKET}/data", r"s3://agency-bucket/data: .* \(ParamValidationError\)"),
         (
             f"sftp://{SECRETS[1]}@127.0.0.1/data",
-            "sftp://127.0.0.1/data: a package is missing .*paramiko.*Fix: for",
+            "sftp://127.0.0.1/data: a package is missing .*paramiko.*Fix: install it",
         ),
     ],
 )
