@@ -31,7 +31,7 @@ def refuse_url(text: str) -> None:
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://|[A-Za-z][A-Za-z0-9+.-]+:/", text):
         raise ValueError(
             "this is a URL; write a path. To read from a store, use odsynth fetch table first; to copy a "
-            "release there, odsynth publish"
+            "release there, use odsynth publish"
         )
 
 

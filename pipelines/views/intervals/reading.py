@@ -422,7 +422,7 @@ class PosteriorDraws:
             jobs = table["jobs"].to_numpy()
             lists = table["homes"].combine_chunks()
             if (jobs < 1).any() or not np.array_equal(lists.value_lengths().to_numpy(), jobs * self.draws):
-                raise ValueError("a row has not one home for each of its jobs in each draw")
+                raise ValueError("a row does not have one home for each of its jobs in each draw")
             row_cell = work_area[work]
             keep = row_cell >= 0
             jobs, homes = jobs[keep], lists.filter(pa.array(keep)).flatten().to_numpy()

@@ -338,9 +338,9 @@ PLANS: list[tuple[Change, str]] = [
     (by_hand(lambda d: d.update(guarantee="dp")), "asks for: guarantee"),
     (by_hand(lambda d: d["parameters"].clear()), "the plan cannot be used"),
     (by_hand(lambda d: d.pop("notes")), "plan.json: keys are missing"),
-    (by_hand(lambda d: d.update(notes=[{"home": "0"}])), "or says more"),
+    (by_hand(lambda d: d.update(notes=[{"home": "0"}])), "does not hold exactly what a plan holds"),
     *(
-        (by_hand(lambda d, part=part: d[part].update(homes=["0"])), "or says more")
+        (by_hand(lambda d, part=part: d[part].update(homes=["0"])), "does not hold exactly what a plan holds")
         for part in ("choices", "geography", "pooling", "parameters")
     ),
     (by_hand(lambda d: d["pooling"].update(below=2)), "slots are in a pool of another place"),
