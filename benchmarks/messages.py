@@ -68,9 +68,11 @@ def of_file(path: Path) -> Iterator[Message]:
         return
     rules = path.name == "rules.py"
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    given = sorted(texts_of_names(tree), key=lambda text: text[0])
+    scope, given = scopes_of(tree), sorted(texts_of_names(tree))
     for node in ast.walk(tree):
-        names = {name: text for line, name, text in given if line < getattr(node, "lineno", 0)}
+        here = getattr(node, "lineno", 0)
+        scopes = {scope.get(here, 0), 0}
+        names = {name: text for line, name, text in given if line < here and scope.get(line, 0) in scopes}
         where = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
         if isinstance(node, ast.Call) and name_of(node.func) in KINDS:
             texts = [text for argument in node.args if (text := shown(argument, names))]
@@ -93,6 +95,17 @@ def of_file(path: Path) -> Iterator[Message]:
 def name_of(function: ast.expr) -> str:
     """Return the last part of the name of what is called."""
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def scopes_of(tree: ast.AST) -> dict[int, int]:
+    """Return, by line, the line at which the innermost function around it begins."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    functions.sort(key=lambda function: function.lineno)  # an inner one comes after the one around it
+    return {
+        line: function.lineno
+        for function in functions
+        for line in range(function.lineno, (function.end_lineno or 0) + 1)
+    }
 
 
 def texts_of_names(tree: ast.AST) -> Iterator[tuple[int, str, str]]:

@@ -26,6 +26,7 @@ from pipelines.storage.durable import whole_file, write_whole
 from synth.errors import ShownError
 
 PUBLIC_KEY = "signing-key.pub"
+_LOOK = "check the path and its permissions"
 _COPY = "do not use this copy; take a whole copy from the publisher"
 _SIGNED = ("certificate.json", "SHA256SUMS")
 SIGNATURES = tuple(f"{name}.sig" for name in _SIGNED)
@@ -117,7 +118,7 @@ def read_private_key(path: Path) -> Ed25519PrivateKey:
     except FileNotFoundError:
         raise SigningError(f"{path}: there is no such key. Fix: odsynth keygen FOLDER makes one") from None
     except OSError as error:
-        raise SigningError(f"{path}: {_unread(error)}") from None
+        raise SigningError(f"{path}: the key cannot be read ({error.strerror}). Fix: {_LOOK}") from None
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         if isinstance(error, SigningError):
             raise
@@ -208,7 +209,7 @@ def _read_public_key(path: Path) -> Ed25519PublicKey:
     try:
         key = load_pem_public_key(path.read_bytes())
     except OSError as error:
-        raise SigningError(f"{path}: {_unread(error)}") from None
+        raise SigningError(f"{path}: the key cannot be read ({error.strerror}). Fix: {_LOOK}") from None
     except (ValueError, UnsupportedAlgorithm):
         fix = "use the public key that odsynth keygen wrote"
         raise SigningError(f"{path.name}: this is not a public key in PEM. Fix: {fix}") from None
@@ -216,10 +217,6 @@ def _read_public_key(path: Path) -> Ed25519PublicKey:
         fix = "use the public key that odsynth keygen wrote"
         raise SigningError(f"{path.name}: this is not an Ed25519 key. Fix: {fix}")
     return key
-
-
-def _unread(error: OSError) -> str:
-    return f"the key cannot be read ({error.strerror}). Fix: check the path and its permissions"
 
 
 def _pem(key: Ed25519PublicKey) -> bytes:

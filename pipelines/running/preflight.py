@@ -231,7 +231,7 @@ def refuse_other_slots(config: ReleaseConfig, plan: ReleasePlan) -> None:
     fix = "plan again, as the plan was made for other jobs"
     for name, categories in planned.categories.items():
         if current.categories.get(name) != categories:
-            rule = "the categories are not those of the plan"
+            rule = "the categories differ from the categories of the plan"
             raise geo_data.InputError(file, rule, column=name, fix=fix)
     keys, counts = zip(*(_counted(slots, plan.policy.n_parts) for slots in (planned, current)), strict=True)
     distinct, position = np.unique(np.concatenate(keys), return_inverse=True)

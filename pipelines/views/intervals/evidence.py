@@ -329,7 +329,7 @@ def _drawn(release: Release, plan: ReleasePlan, table: synth.Table) -> Evidence:
             np.add.at(drawn, pool, jobs)  # as they are: the small type holds what a plan draws, and no more
     if not np.array_equal(drawn, numeric.pools.m):
         raise PublicReleaseError(
-            f"{release.public}: the data are not those of the plan's jobs. Fix: {WHOLE_COPY}"
+            f"{release.public}: the data do not have the jobs of the plan. Fix: {WHOLE_COPY}"
         )
     classes = [np.array(urns.prior, np.float64) / parameters.denominator for urns in parameters.classes]
     strata, retention = len(classes[0]), np.array([float(f) for f in parameters.retention])

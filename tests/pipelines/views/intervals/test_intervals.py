@@ -271,7 +271,7 @@ def test_without_what_was_published_there_are_no_intervals(
     table.loc[0, "S000"] += 1
     table.to_parquet(rows, index=False)
     seal_again(public_copy)
-    assert "not those of the plan's jobs" in refused(public_copy)
+    assert "the data do not have the jobs of the plan" in refused(public_copy)
     table.loc[0, "h_geocode"] = "somewhere"
     table.to_parquet(rows, index=False)
     assert "not in the plan" in refused(public_copy)
