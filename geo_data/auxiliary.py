@@ -309,8 +309,7 @@ def _joined(path: str | os.PathLike[str], geography: Geography, level: str, part
         lengths = column.str.len()
         refuse_any(
             path,
-            "codes are shorter than others of this column, so they cannot be joined, and may have lost "
-            "leading zeros",
+            "codes are shorter than others of this column, and may have lost leading zeros",
             lengths < lengths.max(),
             column=str(name),
             fix="keep geocodes as text in the program that wrote the file",

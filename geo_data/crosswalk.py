@@ -412,7 +412,7 @@ def _check_blocks(path: str | os.PathLike[str], blocks: pd.Series, levels: Seque
     ):
         refuse_any(
             path,
-            "numeric codes are shorter than the others, so they lost leading zeros",
+            "numeric codes are shorter than the others and lost leading zeros",
             (numbers < longest).sum(),
             column=str(blocks.name),
             fix="write the codes as text of one length, with leading zeros",

@@ -43,7 +43,7 @@ def map_command(
     drawn = water is not None or roads is not None
     if drawn != bool(attribution and attribution.strip()):
         raise click.UsageError(
-            "--attribution is for --water and --roads, which need it; name both, or neither"
+            "--water and --roads need --attribution, which is for them only; name both or neither"
         )
     if target is not None and target.suffix.lower() not in (".html", ".htm"):
         raise click.UsageError(f"--to {target}: browsers would show this as text; let the name end in .html")

@@ -143,8 +143,7 @@ def _summary_levels(value: object) -> dict[str, str | tuple[str, str]]:
             case _:
                 raise ValueError(
                     f"{shown(level)} is not a level of the geography; write its name in quotes, or the "
-                    "levels "
-                    'of residence and workplace: ["stplc", "cty"]'
+                    'levels of residence and workplace: ["stplc", "cty"]'
                 )
     return levels
 

@@ -81,15 +81,18 @@ def conflict(former: Terms, latter: Terms) -> str:
         return (
             f"privacy.protects: {unquote(changed)} has other categories, or is protected in one release "
             "only. Fix: always protect the same attributes and list all categories that may ever come, or "
-            "release under full"
+            "write "
+            'policy = "full"'
         )
     if kind == other_kind and (changed is not None or kind == "distance"):
-        areas = "blocks" if kind == "distance" else f"units of {changed!r}"
+        areas = "blocks or their places" if kind == "distance" else f"units of {changed!r} or their blocks"
         return (
-            f"geography: the {areas} differ, or their places or blocks do. Fix: keep the crosswalk and the "
-            "groupings of the first release, or release under full"
+            f"geography: the {areas} differ. Fix: keep the crosswalk and groupings of the first release, "
+            "with "
+            'every place that may ever come, or write policy = "full"'
         )
     return (
-        f"privacy.policy: the policies are {former.policy!r} and {latter.policy!r}. Fix: release under the "
-        "same policy, or under full"
+        f"privacy.policy: the policies are {former.policy!r} and {latter.policy!r}. Fix: write the same "
+        "policy, "
+        'or policy = "full"'
     )

@@ -190,7 +190,7 @@ def check_signatures(folder: PathLike, pinned: PathLike | None = None) -> str:
     if (folder / PUBLIC_KEY).read_bytes() != _pem(key):
         raise SigningError(f"{PUBLIC_KEY} is not exactly one public key in PEM. Fix: {_COPY}")
     if pinned is not None and _raw(_read_public_key(pinned)) != _raw(key):
-        fix = "do not use the release, or ask the publisher for the right key"
+        fix = "ask the publisher for the right key, and do not use the release if it differs"
         raise SigningError(f"{PUBLIC_KEY} is not the key {pinned}: somebody else signed. Fix: {fix}")
     for name, signature in zip(_SIGNED, SIGNATURES, strict=True):
         try:

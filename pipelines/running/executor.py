@@ -59,7 +59,7 @@ _CLUSTER_JOBS = 10_000_000  # below, a cluster has hardly started when threads h
 _PLAN_SPACE = 4  # a process that reads a plan needs this many times its arrays
 # How long a run waits for workers, of Dask's configuration; and unless that says it.
 _WAIT, _WAIT_DEFAULT = "distributed.scheduler.no-workers-timeout", "10 minutes"
-_SAME_CODE = "install the same version of odsynth and of its dependencies on all workers, restart them"
+_SAME_CODE = "install the same versions of odsynth and its dependencies on all workers, restart the workers"
 _LOOK = 2.0  # seconds between two looks at the cluster
 # Also what does not leave this machine (docs/operations.md says what that means where others use it).
 _ENCRYPTED = re.compile(r"tls://|inproc://|tcp://(127(\.\d+){3}|localhost|\[::1\]):\d+\Z")

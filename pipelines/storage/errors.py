@@ -82,4 +82,9 @@ def blame(kind: type[ShownError], rule: str, fix: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None and not missing:
             raise
         reason = f"there is no {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
-        raise kind(f"{rule}: {reason}. Fix: {fix}") from error
+        raise kind(with_fix(f"{rule}: {reason}", fix)) from error
+
+
+def with_fix(rule: str, fix: str) -> str:
+    """Return a message with this fix, unless an error that it quotes has one."""
+    return rule if "Fix: " in rule else f"{rule}. Fix: {fix}"

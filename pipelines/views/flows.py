@@ -62,7 +62,7 @@ def flow_batches(
         for table in tables:
             if table["work"].iloc[0] < reached[kind_behind]:
                 rule = f"{kind_behind} rows are not in the order of their work blocks"
-                raise PublicReleaseError(f"{rule}, as they were released. Fix: {WHOLE_COPY}")
+                raise PublicReleaseError(f"{rule}, in which they were released. Fix: {WHOLE_COPY}")
             reached[kind_behind] = table["work"].iloc[-1]
         if not groups:
             del waiting[kind_behind]

@@ -6,7 +6,7 @@ import os
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from pipelines.storage.errors import blame, refuse_no_folder, what_is_at
+from pipelines.storage.errors import blame, refuse_no_folder, what_is_at, with_fix
 from synth.errors import ShownError
 
 WHOLE_COPY = "take a whole copy, and check it with odsynth verify"
@@ -24,7 +24,7 @@ def blame_release(path: Path) -> AbstractContextManager[None]:
 
 def not_as_released(path: Path | str, error: Exception, fix: str = WHOLE_COPY) -> PublicReleaseError:
     """Return the error of a file of a release that cannot be used, with this fix unless it has one."""
-    return PublicReleaseError(f"{path}: {error}" + ("" if "Fix: " in str(error) else f". Fix: {fix}"))
+    return PublicReleaseError(with_fix(f"{path}: {error}", fix))
 
 
 def check_target(target: Path, folder: Path, *, new: bool = False) -> None:

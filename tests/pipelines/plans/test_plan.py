@@ -436,7 +436,7 @@ def test_categories_that_cannot_be_columns_are_refused_before_any_draw(
         assert error.fix
         assert "transport" not in str(error)
     columns, categories = {"age": "a", "sector": "a_b"}, {"a": {"old": "b_c"}, "a_b": {"field": "c"}}
-    assert refused_jobs(columns, categories, "name the same column").count == 1
+    assert refused_jobs(columns, categories, "the same column of the OD file").count == 1
     words = r"one of its columns .*h_geocode"  # it would take the place of the homes
     assert refused_jobs({"age": "h"}, {"h": {"old": "geocode"}}, words).count == 1
 
