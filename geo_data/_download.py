@@ -49,7 +49,8 @@ def download(
         coming = _downloaded(url, path.parent, path.name, expected, is_table=True, progress=progress)
     with coming as file:
         if file.stat().st_size == 0:
-            raise InputError(shown(url), "an empty file came")
+            fix = "compare the address with the publisher's list of files, or try again later"
+            raise InputError(shown(url), "the file is empty", fix=fix)
         if expected is not None:
             compare(shown(url), file, expected)
         if path.suffix == ".gz":
@@ -58,7 +59,8 @@ def download(
                     while packed.read(1 << 20):
                         pass
             except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-                raise InputError(shown(url), "what came is not a whole gzip file") from error
+                fix = "try again later, or compare the address with the publisher's list of files"
+                raise InputError(shown(url), "the file is not a whole gzip file", fix=fix) from error
         if private:
             file.chmod(0o600)
         os.replace(file, path)
@@ -81,10 +83,9 @@ def compare(subject: str | Path, path: Path, expected: str) -> None:
     if actual != expected:
         raise InputError(
             subject,
-            f"the file has changed or is damaged: its sha256 is {actual}, and must be {expected}",
-            fix="if it should be as it was, remove it and fetch again; if its publisher replaced it on "
-            "purpose, remove the line of the old one from SHA256SUMS too, and give the new hash where you "
-            "give one",
+            f"the file was changed or damaged: its sha256 is {actual}, and {expected} is expected",
+            fix="remove the file and fetch it again; if its publisher replaced it, remove its line from "
+            "SHA256SUMS too, and give the new hash",
         )
 
 
@@ -97,8 +98,8 @@ def check_address(url: str) -> None:
     """Raise an error if this is not an address to fetch from."""
     if not _URL.fullmatch(url) and not is_of_a_store(url):
         stores = ", ".join(f"{store}://" for store in STORES)
-        fix = f"an address begins with http://, https:// or, of one file in a store, {stores}; it has no "
-        fix += "password, space or accent"
+        fix = f"write an address that begins with http://, https:// or, for a file in a store, {stores}, "
+        fix += "and has no password, space or accent"
         raise InputError(shown(url), "this is not an address to fetch from", fix=fix)
 
 
@@ -127,8 +128,8 @@ def _downloaded(
             if tries < TRIES:
                 time.sleep(tries)
         else:
-            rule = f"the file did not come in {TRIES} tries; at last, {reason}"
-            raise InputError(shown(url), rule, fix="try again later")
+            rule = f"the file could not be fetched in {TRIES} tries: {reason}"
+            raise InputError(shown(url), rule, fix="check the address and the network, or try again later")
         yield path
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -167,7 +168,8 @@ def _check_answer(url: str, response: requests.Response) -> None:
     if response.is_redirect:
         new = urlsplit(urljoin(response.url, response.headers["Location"])).scheme
         if new != "https" and (new != "http" or response.url.startswith("https:")):
-            raise InputError(shown(url), "the server redirects to where this program does not go")
+            rule = "the server redirects to an address without https, which this program does not follow"
+            raise InputError(shown(url), rule, fix="ask the publisher for an address with https")
     elif status in (404, 410):
         fix = "compare the address with the publisher's list of files"
         raise NotFoundError(shown(url), f"the server has no such file ({status})", fix=fix)
@@ -176,7 +178,8 @@ def _check_answer(url: str, response: requests.Response) -> None:
         time.sleep(min(int(after), _LONGEST_PAUSE) if after.isdecimal() else 0)
         raise _PassingError(f"the server answered {status}")
     elif status != 200:
-        raise InputError(shown(url), f"the server answered {status}")
+        fix = "open the address in a browser and read what the page says; this program cannot log in"
+        raise InputError(shown(url), f"the server refused the file ({status})", fix=fix)
 
 
 def _check_table(url: str, name: str, expected: str | None, response: requests.Response) -> None:
@@ -190,10 +193,11 @@ def _check_table(url: str, name: str, expected: str | None, response: requests.R
         # Some servers say that a .gz file is packed on the way; it is the file itself, to be kept as it is.
         response.raw.headers.pop("Content-Encoding", None)
     elif headers.get("Content-Encoding", "identity") != "identity":
-        rule = "the server packs the file on the way, though asked not to"
+        rule = "the server compresses the file on the way, though it was asked not to"
+        fix = "download the file with a browser"
     # Chunks end with a mark and gzip with a sum; anything else could be cut off without a trace.
     elif expected is None and "Content-Length" not in headers and not response.raw.chunked:
-        rule = "the server does not say how long the file is, so that a part could pass for the whole"
+        rule = "the server does not say how long the file is, so a part could pass for the whole file"
         fix = "give the file's sha256"
     if rule:
         raise InputError(shown(url), rule, fix=fix)
@@ -245,14 +249,17 @@ def stored(url: str, shown: str, folder: Path) -> Iterator[Path]:
         except FileNotFoundError:
             rule, fix = "the store has no such file", "compare the address with what is in the store"
         except PermissionError:
-            rule, fix = "the store refuses", "see which credentials the package that reads it finds"
+            rule, fix = (
+                "the store refuses access",
+                "check the credentials of the package that reads the store",
+            )
         except ImportError as error:
-            rule, fix = f"a package is missing ({error})", "for s3://, pip install s3fs"
+            rule, fix = f"a package is missing ({error})", "install it, as pip install s3fs does for s3://"
         except Exception as error:  # each store has errors of its own, whose texts may hold what is secret
             rule, fix = f"the store cannot be read ({type(error).__name__})", "try again later"
         else:
             if path.stat().st_size != size:
-                rule, fix = "the file did not come whole, or was replaced meanwhile", "try again"
+                rule, fix = "the file was cut off on the way, or replaced meanwhile", "try again"
         if rule:
             raise InputError(shown, rule, fix=fix)
         yield path

@@ -23,7 +23,7 @@ _COLUMNS = (*_AREA, *_AREA, _FLOW, _MARGIN)
 # Home, and a workplace in the United States; other countries have codes above 099, and may have no county.
 _CODES = r"(\d\d \d{3}) (?:0(\d\d (?:\d{3})?)|[1-9]\d\d .*)"
 _LARGEST = 2**28  # bytes; the published ones have a tenth
-_SAVE = "save the sheet of the published workbook as CSV UTF-8, all its lines, with its codes as text"
+_SAVE = "save the whole sheet of the published workbook as CSV UTF-8, with its codes as text"
 
 
 def read_acs(path: str | os.PathLike[str], geography: Geography, *, level: str) -> Flows:
@@ -59,8 +59,8 @@ def read_acs(path: str | os.PathLike[str], geography: Geography, *, level: str) 
     codes = table.iloc[:, 0].str.cat(table.iloc[:, [1, 4, 5]], sep=" ")
     refuse_any(
         path,
-        "rows do not have the codes of the published table, two and three digits of the residence and "
-        "three and three of the workplace (44, 007, 044, 007): lost leading zeros?",
+        "rows do not have the codes of the published table with leading zeros, such as 44, 007 of the "
+        "residence and 044, 007 of the workplace",
         ~codes.str.fullmatch(_CODES),
         fix=_SAVE,
     )
@@ -91,7 +91,7 @@ def _read(path: str | os.PathLike[str]) -> pd.DataFrame:
     if not rows:
         raise InputError(
             path,
-            f"no line is the header of the table, with rows below it: {', '.join(_COLUMNS)}",
+            f"no line is the header of the table with rows below it ({', '.join(_COLUMNS)})",
             fix="use the table of residence county to workplace county flows; " + _SAVE,
         )
     numbers = pd.Index([end - 2 for end, _ in rows])
@@ -107,9 +107,9 @@ def _read(path: str | os.PathLike[str]) -> pd.DataFrame:
     before = [lines[header][0], *(end for end, _ in rows[:-1])]
     refuse_any(
         path,
-        "rows have a line break inside a field: is a quotation mark not closed?",
+        "rows have a line break inside a field, or a quotation mark that is not closed",
         pd.Series([end != above + 1 for (end, _), above in zip(rows, before, strict=True)], numbers),
-        fix="remove blank lines and line breaks between the first row and the last; " + _SAVE,
+        fix="remove blank lines and line breaks between rows; " + _SAVE,
     )
     note_rows(path, len(rows))
     names = [*range(len(_COLUMNS) - 2), _FLOW, _MARGIN]

@@ -30,8 +30,8 @@ def refuse_url(text: str) -> None:
     # A pathlib.Path keeps one slash of two; one letter before a colon may be a drive.
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://|[A-Za-z][A-Za-z0-9+.-]+:/", text):
         raise ValueError(
-            "this is a URL; write a path: a file of a store is fetched before (odsynth fetch table), and a "
-            "finished release is copied there (odsynth publish)"
+            "this is a URL; write a path. To read from a store, use odsynth fetch table first; to copy a "
+            "release there, use odsynth publish"
         )
 
 

@@ -63,14 +63,15 @@ def read_shares(
     refuse_repeated(path, [*codes, category, count])
     number: Kind = "decimal" if decimal_point else "number"
     frame = read_table(path, {**codes, category: "label", count: number})
-    refuse_any(path, "numbers are negative", frame[count] < 0, column=count, fix="correct the table")
+    fix = "correct the table: a number is 0 or more"
+    refuse_any(path, "numbers are negative", frame[count] < 0, column=count, fix=fix)
     kind = pd.Index(categories).get_indexer(pd.Index(frame[category]))
     refuse_any(
         path,
-        "rows are of a category that the configuration does not list",
+        "rows have a category that the configuration does not list",
         pd.Series(kind < 0),
         column=category,
-        fix="list it in categories of [[attribute]], or correct the table",
+        fix="list the category in [[attribute]], or correct the table",
     )
     unit, of_block = np.zeros(len(frame), np.int32), np.zeros(geography.n_blocks, np.int32)
     if level is not None and area is not None:
@@ -78,20 +79,21 @@ def read_shares(
         of_block = geography.units_of_blocks(level)
         refuse_any(
             path,
-            f"rows are of an area that is no {level} of the geography",
+            f"rows have an area that is no {level} of the geography",
             pd.Series(unit < 0),
             column=area,
-            fix="name the level of this table, or leave these rows out",
+            fix="name the level of this table, or remove these rows",
         )
     refuse_any(
         path,
-        "rows repeat a category that has a row already",
+        "rows repeat a category of an earlier row",
         pd.DataFrame({"unit": unit, "kind": kind}).duplicated(),
         column=category,
-        fix="keep one row per category, or per area and category: name the column of areas, if there is one",
+        fix="keep one row per category; if there is a column of areas, name it, and keep one row per area "
+        "and category",
     )
     if not (most := frame[count].max()):
-        rule, fix = "all numbers are 0, so that the table says nothing", "name the column of the numbers"
+        rule, fix = "all numbers are 0, so the table says nothing", "name the column of the numbers"
         raise InputError(path, rule, column=count, fix=f"{fix}, or leave the table out")
     jobs = np.zeros((int(of_block.max()) + 1, len(categories)))
     jobs[unit, kind] = frame[count] / most

@@ -150,19 +150,20 @@ def check_estimates(path: str | os.PathLike[str], column: str, flow: pd.Series, 
 
     File and column are named in errors; the index of the rows are their numbers in the file, from 0.
     """
-    refuse_any(path, "flows are negative", flow < 0, column=column, fix="correct the table")
+    fix = "correct the table: a flow is 0 or more"
+    refuse_any(path, "flows are negative", flow < 0, column=column, fix=fix)
     _refuse_large(path, "flows", flow, column)
     if not (flow > 0).any():
-        rule = "all flows are zero, so that the table says nothing"
+        rule = "all flows are 0, so the table says nothing"
         raise InputError(path, rule, column=column, fix="name the column of the flow, or leave the table out")
     if flow.max() < 1:
-        rule = "all flows are below 1: shares, whose table would count for less than one worker?"
-        raise InputError(path, rule, column=column, fix="multiply them by the number of workers")
+        rule = "all flows are below 1, as shares are, and flows are numbers of workers"
+        raise InputError(path, rule, column=column, fix="multiply the shares by the number of workers")
     refuse_any(
         path,
-        "rows repeat a pair that has a row already",
+        "rows repeat a pair of home and workplace of an earlier row",
         pairs.duplicated(),
-        fix="keep one row per pair: the table may hold several years, groups or levels",
+        fix="keep one row per pair; the table may hold several years, groups or levels",
     )
 
 
@@ -174,7 +175,7 @@ def standard_errors(path: str | os.PathLike[str], margin: pd.Series) -> npt.NDAr
 
 def _refuse_large(path: str | os.PathLike[str], quantity: str, values: pd.Series, column: str) -> None:
     """Refuse values that are more than there can be, and whose sums and squares floats do not hold."""
-    large, fix = values > _MOST, "correct the table: more people than there are"
+    large, fix = values > _MOST, "correct the table: it has more people than there are"
     refuse_any(path, f"{quantity} are above {_MOST:,}", large, column=column, fix=fix)
     if values.astype(np.float64).sum() > _MOST:
         raise InputError(path, f"the {quantity} add up to more than {_MOST:,}", column=column, fix=fix)
@@ -210,19 +211,19 @@ def sum_flows(
         known.append(np.where(is_open[units] & (units >= 0), units, np.int32(-1)))
         refuse_any(
             path,
-            f"rows have jobs of people who {verb} where geography.{key} says that nobody does",
+            f"rows have jobs of people who {verb} in an area of geography.{key}, where nobody does",
             int(((units >= 0) & (flow > 0) & ~is_open[units] & inside[units]).sum()),
-            fix="correct the list, or leave these rows out of the table",
+            fix=f"correct geography.{key}, or remove these rows",
         )
     origins, destinations = known
     inside = (origins >= 0) & (destinations >= 0)
     if not inside.any():
         raise InputError(
             path,
-            f"no row has origin and destination in the geography ({levels[0]} to {levels[1]}): of "
-            f"{len(inside):,} rows {int((origins < 0).sum()):,} have an unknown origin, and "
-            f"{int((destinations < 0).sum()):,} an unknown destination",
-            fix="name the levels of this table, or use the table of the geography's region and vintage",
+            f"no row has origin and destination in the geography ({levels[0]} to {levels[1]}); the origin is "
+            f"unknown in {int((origins < 0).sum()):,} of {len(inside):,} rows, the destination in "
+            f"{int((destinations < 0).sum()):,}",
+            fix="name the levels of this table, or use the table of your region and vintage",
         )
     frame = pd.DataFrame({"origin": origins, "destination": destinations, "flow": flow}).astype(
         {"flow": np.float64}
@@ -271,7 +272,7 @@ def locate_units(
         refuse_any(path, rule, pd.Series(which[index], codes.index), column=column, fix=fix)
     numbers = geography.locate_unit(level, texts)
     for which, rule, fix in other_vintage(geography, level, texts, np.bincount(index), numbers >= 0):
-        fix += "; if both are of one, leave out the rows of units that the crosswalk does not have"
+        fix += "; if the vintage is the same, remove the rows of units that the crosswalk does not have"
         refuse_any(path, rule, pd.Series(which[index], codes.index), column=column, fix=fix)
     if flow is not None:
         outside = np.isin(numbers, geography.unit_of(level, geography.external_blocks))
@@ -292,10 +293,11 @@ def _refuse_totals(
             if len(parts) and sums[total] >= _TOTAL * parts.sum():
                 raise InputError(
                     path,
-                    f"{total} seems to be the total of {first_codes([*parts.index])}: both would count",
+                    f"{total} seems to be the total of {first_codes([*parts.index])}, so people would count "
+                    "twice",
                     column=column,
-                    fix="leave out the rows of totals, or those of their parts; if it is an area of its own, "
-                    "name it in geography.external_zones",
+                    fix=f"remove the rows of totals, or the rows of their parts; if {total} is an area of "
+                    "its own, name it in geography.external_zones",
                 )
 
 
@@ -307,8 +309,7 @@ def _joined(path: str | os.PathLike[str], geography: Geography, level: str, part
         lengths = column.str.len()
         refuse_any(
             path,
-            "codes are shorter than others of this column, so that they cannot be joined: "
-            "lost leading zeros?",
+            "codes are shorter than others of this column, and may have lost leading zeros",
             lengths < lengths.max(),
             column=str(name),
             fix="keep geocodes as text in the program that wrote the file",
@@ -317,11 +318,11 @@ def _joined(path: str | os.PathLike[str], geography: Geography, level: str, part
     length = geography.longest(level)
     refuse_any(
         path,
-        f"rows have joined codes that are not of {length} characters, as {level} codes are: lost leading "
-        "zeros, a part too few, or a state of three digits?",
+        f"rows have joined codes that do not have the {length} characters of {level} codes",
         joined.str.len() != length,
         column=str(joined.name),
-        fix="name the parts of a whole code in their order, each as text with its leading zeros",
+        fix="name all parts of a code in their order, and write each as text with its leading zeros; a state "
+        "has two digits",
     )
     return joined
 
@@ -364,14 +365,15 @@ def read_lodes_flows(
     """
     check_table(path, geography)
     if aux is not None and Path(aux) == Path(path):
-        raise InputError(path, "one file is named as main and as aux file", fix="name two, or no aux file")
+        fix = "name two files, or no aux file"
+        raise InputError(path, "one file is named as the main and as the aux file", fix=fix)
     parts = [_lodes_rows(file, geography) for file in (path, aux) if file is not None]
     pairs = pd.concat([frame[["h_geocode", "w_geocode"]] for frame, *_ in parts])
     refuse_any(
         path,
-        "pairs of home and workplace are in the main and in the aux file: the same jobs twice?",
+        "pairs of home and workplace are in the main and in the aux file, so jobs may count twice",
         pairs.duplicated().sum(),
-        fix="name the aux file of the same release as aux, or none",
+        fix="name the aux file of the same release as aux, or no aux file",
     )
     home, work = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
     return sum_flows(

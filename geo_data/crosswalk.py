@@ -142,18 +142,18 @@ def read_crosswalk(
     if named_as == [[False, True], [True, False]]:
         raise InputError(
             path,
-            f"the names of the columns say that {latitude} is the longitude and {longitude} the latitude",
-            fix="exchange latitude and longitude in geography, or rename the columns",
+            f"by their names, column {latitude} has the longitude and {longitude} the latitude",
+            fix="exchange geography.latitude and geography.longitude, or rename the columns",
         )
     # Few people live nearer to a pole (Antarctic stations): where most blocks are, these are longitudes.
     polar = (~frame[latitude].between(-60, 84)).mean() > 0.5
     for column, low, high in ((latitude, -60, 84) if polar else (latitude, -90, 90), (longitude, -180, 180)):
         refuse_any(
             path,
-            f"coordinates are outside of {low} to {high} degrees",
+            f"coordinates are outside {low} to {high} degrees",
             ~frame[column].between(low, high),
             column=column,
-            fix="give WGS84 degrees, and latitude and longitude in the right order",
+            fix="write WGS84 degrees, and name latitude and longitude in the right order",
         )
     repairs = []
     for level in written:
@@ -187,19 +187,20 @@ def read_crosswalk(
     if too_long := [area for area in areas if len(area) > most]:
         raise InputError(
             path,
-            f"external zones {first_codes(too_long)} are longer than codes of blocks: {most} characters",
-            fix="name shorter codes, and give jobs there codes that begin so",
+            f"external zones {first_codes(too_long)} are longer than the codes of blocks, which have {most} "
+            "characters",
+            fix="name shorter codes, and let the codes of jobs there begin with them",
         )
     if covering := _covering(path, frame[block], [frame[level] for level in written], areas):
         repairs.append(
-            f"external zones {first_codes(covering)} have first characters of codes of the crosswalk: "
-            "whoever has another code that begins so is taken to live outside"
+            f"external zones {first_codes(covering)} cover blocks of the crosswalk: any other code that "
+            "begins so is taken to lie outside"
         )
     if external_zones and not homes:
         raise InputError(
             path,
-            f"no external zone is left of {', '.join(external_zones)}: the crosswalk has blocks in all",
-            fix="name an area of which the crosswalk has no block, or leave external_zones out",
+            f"no external zone is left: the crosswalk has blocks in all of {', '.join(external_zones)}",
+            fix="name an area where the crosswalk has no block, or leave geography.external_zones out",
         )
     longest = max(map(len, areas), default=0)
     shared = {name: _shared(path, frame[block], frame[name], longest) for name in non_nesting_areas}
@@ -252,7 +253,7 @@ def read_crosswalk(
     try:
         check_areas(geography)
     except ValueError as error:
-        fix = "name blocks, or units of a level whose codes are not those of another"
+        fix = "name blocks, or units of a level whose codes no other level has"
         raise InputError(path, str(error), fix=fix) from None
     repairs += check_places(path, geography, written)
     return replace(geography, repairs=tuple(repairs))
@@ -311,9 +312,9 @@ def _covering(
     ):
         raise InputError(
             path,
-            f"external zones {first_codes(covering)} cover blocks of the crosswalk: a code that is "
-            "none of these may be wrong, or of a place outside",
-            fix="name only areas of which the crosswalk has no block, such as other counties of its state",
+            f"external zones {first_codes(covering)} cover blocks of the crosswalk, so an unknown code there "
+            "may be wrong, or lie outside",
+            fix="name only areas where the crosswalk has no block, such as other counties of its state",
         )
     return covering
 
@@ -345,9 +346,9 @@ def _with_external(
     finest = levels[-1] if levels else block
     refuse_any(
         path,
-        f"external zones are areas of the crosswalk, or of one another, at level {finest}",
+        f"external zones have the code of an area of the crosswalk, or of another zone, at level {finest}",
         int(added[finest].isin(plain[finest].unique()).sum()) + int(added[finest].duplicated().sum()),
-        fix="name only areas of which the crosswalk has no block",
+        fix="name only areas where the crosswalk has no block, each once",
     )
     result = pd.concat([plain, added], ignore_index=True)
     return result.assign(**{level: _shared_codes(result[level]) for level in levels})
@@ -381,7 +382,7 @@ def _sorted(frame: pd.DataFrame, levels: Sequence[str], block: str) -> pd.DataFr
 def _check_blocks(path: str | os.PathLike[str], blocks: pd.Series, levels: Sequence[pd.Series]) -> None:
     refuse_any(
         path,
-        "rows repeat a block that has a row already",
+        "rows repeat a block of an earlier row",
         blocks.duplicated() if has_repeats(_texts(blocks)) else 0,
         column=str(blocks.name),
         fix="keep one row per block",
@@ -396,10 +397,10 @@ def _check_blocks(path: str | os.PathLike[str], blocks: pd.Series, levels: Seque
     longest = numbers.max()
     refuse_any(
         path,
-        "codes are the same number as another, but for leading zeros: one block, or two?",
+        "codes differ from another code in leading zeros only",
         blocks[numeric].str.lstrip("0").duplicated(),
         column=str(blocks.name),
-        fix="keep one row per block, or write the codes as text of one length",
+        fix="keep one row per block; if they are different blocks, write the codes as text of one length",
     )
     # Zones that are counted from 1 have numbers of any length. Others lost zeros if some still have them,
     # codes with letters have one length, it is that of census blocks, or levels begin as blocks would.
@@ -411,7 +412,7 @@ def _check_blocks(path: str | os.PathLike[str], blocks: pd.Series, levels: Seque
     ):
         refuse_any(
             path,
-            "numeric codes are shorter than the others: lost leading zeros",
+            "numeric codes are shorter than the others and lost leading zeros",
             (numbers < longest).sum(),
             column=str(blocks.name),
             fix="write the codes as text of one length, with leading zeros",
@@ -468,8 +469,8 @@ def _check_nesting(path: str | os.PathLike[str], frame: pd.DataFrame, coarse: st
         f"units lie in more than one unit of {coarse}: {first_codes(several)}",
         len(several),
         column=fine,
-        fix="list the levels from the coarsest to the finest, and only levels that nest; if several places "
-        f"have one code or name, write that of {coarse} in front of it",
+        fix="list only levels that nest, from the coarsest to the finest; where several places share a code "
+        f"or name, write the code of {coarse} in front of it",
     )
 
 

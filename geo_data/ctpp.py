@@ -68,10 +68,10 @@ def read_ctpp(
     )
     refuse_any(
         path,
-        "rows have a GEOID that is none (C4300US4400144007, say)",
+        "rows have a GEOID that is not of the form C4300US4400144007",
         ~frame["GEOID"].str.fullmatch(r"[A-Z0-9]{5,9}US\S*"),
         column="GEOID",
-        fix="use the file as published",
+        fix="use the file as it was published",
     )
     frame = _of_table(path, frame, table)
     frame = frame[frame["LINENO"] == line]
@@ -80,7 +80,7 @@ def read_ctpp(
             path,
             f"no row has line {line}",
             column="LINENO",
-            fix="name the line of the total with the key line",
+            fix="name the line of the total (key line)",
         )
     summary = frame["GEOID"].str[:3].where(frame["GEOID"].str[3 : 3 + len(_COMPONENT)] == _COMPONENT)
     present = sorted(summary[summary.str.fullmatch(r"C\d\d", na=False)].unique())
@@ -90,7 +90,7 @@ def read_ctpp(
                 path,
                 f"no row has summary level {name}; the file has: {', '.join(present) or 'none'}",
                 column="GEOID",
-                fix="name summary levels of the file, or use the file that has this one",
+                fix="name summary levels of the file, or use the file that has them",
             )
     return [
         _flows(
@@ -109,7 +109,7 @@ def _of_table(path: str | os.PathLike[str], frame: pd.DataFrame, table: str | No
                 "tables are in this file",
                 column="TBLID",
                 count=several,
-                fix="name the one of all workers with the key table, such as A302100",
+                fix="name the table of all workers (key table), such as A302100",
             )
         return frame
     frame = frame[frame["TBLID"] == table]
@@ -118,7 +118,7 @@ def _of_table(path: str | os.PathLike[str], frame: pd.DataFrame, table: str | No
             path,
             f"no row has table {table}",
             column="TBLID",
-            fix="name a table of the file; without the key table, the only one of the file is read",
+            fix="name a table of the file (key table), or leave the key out if the file has one table",
         )
     return frame
 
@@ -135,16 +135,16 @@ def _flows(
     wrong = codes.str.len() != first + second
     if wrong.any():
         two = (
-            f"two codes of {first} characters, the length of {levels[0]} codes"
+            f"two codes of {first} characters, as {levels[0]} codes have"
             if levels[0] == levels[1]
-            else f"codes of {first} and {second} characters, the lengths of {levels[0]} and {levels[1]} codes"
+            else f"codes of {first} and {second} characters, as {levels[0]} and {levels[1]} codes have"
         )
         refuse_any(
             path,
             f"rows of summary level {summary} do not have {two}",
             wrong,
             column="GEOID",
-            fix="name the level of the geography that this summary level has; use the file as published",
+            fix="name the level of this summary level, and use the file as it was published",
         )
     estimates = numbers(path, "EST", rows["EST"])
     check_estimates(path, "EST", estimates, rows[["GEOID"]])

@@ -43,13 +43,14 @@ NO_COMMAS = (
 _FORMS = {
     b"PK\x03\x04": "a workbook (xlsx) or a zip archive",
     b"\xd0\xcf\x11\xe0": "a workbook (xls)",
-    b"BZh": "packed by bzip2",
-    b"\xfd7zX": "packed by xz",
-    b"\x28\xb5\x2f\xfd": "packed by zstd",
-    b"<": "a page of the web",
+    b"BZh": "compressed with bzip2",
+    b"\xfd7zX": "compressed with xz",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd",
+    b"<": "a web page",
 }
 # What comes out of a file: real tables of jobs shrink to a tenth, and to a fiftieth if they say little.
 _RATIO, _ANYWAY = 200, 2**26
+TOO_DENSE = "the file unpacks to far more bytes than a table has"
 _TOO_LONG = f"a line is longer than {BLOCK:,} bytes"
 _LINES = 3  # that an error names
 _rows: ContextVar[tuple[dict[str, int], Callable[[int], None]] | None] = ContextVar("rows", default=None)
@@ -87,7 +88,7 @@ def refuse_no_file(path: str | os.PathLike[str]) -> None:
         raise InputError(path, "there is no such file", fix="check the path in the configuration")
     if not stat.S_ISREG(mode):
         rule = "this is a folder, not a file" if stat.S_ISDIR(mode) else "this is a pipe, socket or device"
-        raise InputError(path, rule, fix="write what it gives to a file, and name that file")
+        raise InputError(path, rule, fix="name a file")
 
 
 def form_of(path: str | os.PathLike[str]) -> bytes:
@@ -165,7 +166,7 @@ class CheckedLines(io.RawIOBase):
     def _check(self, data: bytes) -> None:
         self._left -= len(data)
         if self._left < 0:
-            self._stop(0, "far more comes out of the file than a table holds", "unpack it and look at it")
+            self._stop(0, TOO_DENSE, "unpack it and look at it")
         elif not data and self._tail:
             fix = f"{COPY_AGAIN}; if it is whole, add a line break after the last line"
             self._stop(0, "the last line has no line break at its end: the file may have been cut off", fix)
@@ -218,8 +219,8 @@ class CheckedLines(io.RawIOBase):
             return False
         other = np.flatnonzero((characters[feeds - 1] == _RETURN) != self._returns)
         if other.size:
-            fix = "end all lines alike; if files were joined, or one was damaged, make it again"
-            rule = "a line ends otherwise than the first does (carriage return or none)"
+            fix = "end all lines alike; if files were joined, or the file was damaged, make it again"
+            rule = "a line does not end like the first line (with or without a carriage return)"
             self._stop(int(other[0]), rule, fix)
             return False
         return True
@@ -231,7 +232,7 @@ class CheckedLines(io.RawIOBase):
         characters = np.frombuffer(lines, np.uint8)
         quotes = np.flatnonzero(characters == _QUOTE)
         odd = np.flatnonzero(np.diff(np.searchsorted(quotes, feeds), prepend=0) % 2)
-        fix = "write each field on one line, and a quotation mark inside of it twice"
+        fix = "write each field on one line, and double a quotation mark inside a field"
         if odd.size:
             self._stop(int(odd[0]), "a quotation mark is not closed in its line", fix)
             return False

@@ -274,7 +274,9 @@ def draw_region(rng: np.random.Generator, *, counties: int, tracts: int, blocks:
     digit block codes; else a ValueError. Its population is about twice its jobs.
     """
     if not 1 <= counties <= tracts <= blocks or counties > 500 or jobs < 1:
-        raise ValueError("sizes must satisfy 1 <= counties <= tracts <= blocks, counties <= 500, jobs >= 1")
+        raise ValueError(
+            "sizes must satisfy 1 <= counties <= tracts <= blocks, counties <= 500 and jobs >= 1"
+        )
     # The central county comes first and has the most tracts; the others lie around it.
     county = np.sort(_spread(tracts, 1.0 / np.sqrt(np.arange(1, counties + 1))))
     in_county = _rank(county)
@@ -396,7 +398,7 @@ def empty_folder(folder: str | os.PathLike[str]) -> Path:
     """Return a folder that is made if it is not there, and refused if anything is in it."""
     folder = path_of(folder, "folder")
     if folder.is_dir() and any(folder.iterdir()):
-        raise InputError(folder, "the folder is not empty", fix="name another, or remove what is in it")
+        raise InputError(folder, "the folder is not empty", fix="name another folder, or empty it")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

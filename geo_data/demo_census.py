@@ -121,7 +121,7 @@ def write_demo_census(
     (forests). Nobody but who works at home has the mode "none".
     """
     if persons < 1:
-        raise ValueError("a census has at least one person")
+        raise ValueError("a census must have at least one person")
     folder = path_of(folder, "folder")
     rng = np.random.default_rng(seed)
     island = _draw_island(rng, persons)

@@ -130,7 +130,7 @@ def simulate_nation(
         If there is anything in the folder.
     """
     if workers < 1000:
-        raise ValueError("a nation has at least 1,000 workers")
+        raise ValueError("a nation must have at least 1,000 workers")
     folder = empty_folder(folder)
     (folder / "jobs").mkdir()
     rng = np.random.default_rng(seed)

@@ -13,6 +13,10 @@ import pandas as pd
 from synth.errors import ShownError
 
 _NAMED = 3  # lines, or codes, that an error names
+_OF_ONE = {  # verbs of rules, and their singular
+    **{"are": "is", "have": "has", "do": "does", "cannot": "cannot"},
+    **{verb: f"{verb}s" for verb in ("repeat", "lie", "differ", "name", "contain")},
+}
 
 
 class ChangedFileError(ShownError, ValueError):
@@ -130,7 +134,12 @@ def first_codes(codes: Sequence[str]) -> str:
 
 def _of_one(rule: str) -> str:
     """Put a rule in the singular: "values are not finite numbers", of one value."""
-    return re.sub(r"\b(not|as) (\w+) numbers", r"\1 a \2 number", re.sub(r"^(\w+)s are\b", r"\1 is", rule))
+    verbs = "|".join(_OF_ONE)
+    # Between noun and verb there may be words: "rows of the aux file have".
+    if found := re.match(rf"((?:\w+ )?\w+)s\b([\w ]*?) ({verbs})\b", rule):
+        noun = re.sub("ie$", "y", found[1])
+        rule = f"{noun}{found[2]} {_OF_ONE[found[3]]}{rule[found.end() :]}"
+    return re.sub(r"\b(not|as) (\w+) numbers", r"\1 a \2 number", rule)
 
 
 def _rebuild(file: str, rule: str, column: str | None, count: int | None, where: str, fix: str) -> InputError:

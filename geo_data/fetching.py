@@ -82,15 +82,15 @@ def fetch_lodes(
     """
     folder = path_of(folder, "folder")
     state, job_type = state.lower(), job_type.upper()
-    for good, rule in (
-        (re.fullmatch("[a-z]{2}", state), "a state has two letters, as ri"),
-        (1990 <= year <= 2100, "a year has four digits, as 2019"),
-        (version in (7, 8), "the versions are 7 and 8"),
-        (re.fullmatch("JT0[0-5]", job_type), "the job types are JT00 to JT05"),
-        (set(parts) <= {"main", "aux"}, "the parts are main and aux"),
+    for good, rule, fix in (
+        (re.fullmatch("[a-z]{2}", state), "the state is not two letters", "write it as ri"),
+        (1990 <= year <= 2100, "the year is not four digits", "write it as 2019"),
+        (version in (7, 8), "there is no such version", "write 7 or 8"),
+        (re.fullmatch("JT0[0-5]", job_type), "there is no such job type", "write one of JT00 to JT05"),
+        (set(parts) <= {"main", "aux"}, "there is no such part", "write main, aux or both"),
     ):
         if not good:
-            raise InputError("LODES", rule)
+            raise InputError("LODES", rule, fix=fix)
     root = f"{base_url.rstrip('/')}/LODES{version}/{state}/"
     addresses = {part: f"{root}od/{state}_od_{part}_{job_type}_{year}.csv.gz" for part in parts}
     addresses["crosswalk"] = f"{root}{state}_xwalk.csv.gz"
@@ -106,8 +106,8 @@ def fetch_lodes(
             raise InputError(
                 shown(url),
                 f"LODES {version} has no {missing}, state {state} (404)",
-                fix=f"see {shown(urljoin(url, '.'))} for what there is; years differ from state to state, "
-                "and from version to version",
+                fix=f"see {shown(urljoin(url, '.'))} for the files that exist; years differ between states "
+                "and versions",
             ) from error
     return files
 
@@ -153,11 +153,11 @@ def fetch(
     if confidential:
         check_address(url)
         if not is_of_a_store(url):
-            fix = "fetch it from a store that asks who you are, such as s3://"
-            raise InputError(shown(url), "what is confidential does not come from the web", fix=fix)
+            fix = "fetch the file from a store with a login, such as s3://"
+            raise InputError(shown(url), "a confidential file is not fetched from the web", fix=fix)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if folder.stat().st_mode & 0o077:
-            fix = "name another folder, or close this one: chmod 700"
+            fix = "name another folder, or close this folder: chmod 700"
             raise InputError(folder, "others can look into the folder", fix=fix)
     return _obtain(url, folder, _checked_hash(sha256), lambda: None, progress, private=confidential)
 
@@ -186,8 +186,8 @@ def _obtain(
         expected = recorded or required or stated()
         if path.exists():  # and is not in SHA256SUMS
             if expected is None:
-                fix = f"remove it, or add its sum to {_SUMS} if you know that it is right"
-                raise InputError(path, f"the file is there, but {_SUMS} does not have it", fix=fix)
+                fix = f"remove the file, or add its SHA-256 to {_SUMS} if you know that the file is right"
+                raise InputError(path, f"the file is there, but {_SUMS} does not list it", fix=fix)
             compare(path, path, expected)
         else:
             download(url, path, expected, private=private, progress=progress)
@@ -201,9 +201,10 @@ def _is_cached(path: Path, url: str, required: str | None, stated: Callable[[], 
     recorded, source = _records(path.parent).get(path.name, (None, ""))
     if recorded is None:
         return False
-    fix = f"if the new one is right, remove the file and its line in {_SUMS}, and fetch again"
+    fix = f"if the new hash is right, remove the file and its line in {_SUMS}, and fetch again"
     if required is not None and required != recorded:
-        raise InputError(path, f"sha256 {recorded} is in {_SUMS}, {required} is asked for", fix=fix)
+        rule = f"{_SUMS} has the sha256 {recorded}, and {required} is asked for"
+        raise InputError(path, rule, fix=fix)
     if source not in ("", shown(url)) and (required or stated()) != recorded:
         fix = "use one folder for each source"
         raise InputError(path, f"the file came from {source}, not from {shown(url)}", fix=fix)
@@ -263,5 +264,6 @@ def _checked_hash(sha256: str | None) -> str | None:
     if sha256 is None:
         return None
     if not re.fullmatch("[0-9a-fA-F]{64}", sha256):
-        raise InputError("sha256", "a SHA-256 has 64 hexadecimal digits")
+        rule, fix = "this is not a SHA-256", "write its 64 hexadecimal digits"
+        raise InputError("sha256", rule, fix=fix)
     return sha256.lower()

@@ -152,7 +152,7 @@ class Geography:
         """Return the first block of each unit of `level`, not of non-nesting areas, int32 of shape (U,)."""
         position = self._position(level)
         if level in self.non_nesting_areas:
-            raise ValueError(f"areas of {level} are no runs of blocks")
+            raise ValueError(f"the blocks of each area of {level} must follow each other")
         if position == len(self.levels):
             return np.arange(self.n_blocks, dtype=np.int32)
         return self.unit_starts[position]
@@ -349,12 +349,12 @@ def check_areas(geography: Geography) -> None:
                 if unit >= 0
             }
             if not extents:
-                raise ValueError(f"geography.{key}: {area} is no code of any level")
+                raise ValueError(f"geography.{key}: {area} is not a code of any level")
             if len(extents) > 1:
                 several = " and of ".join(extents.values())
                 raise ValueError(f"geography.{key}: {area} is a code of {several}, with other blocks")
         if closed.all():
-            raise ValueError(f"geography.{key} leaves no block")
+            raise ValueError(f"geography.{key} names every block")
 
 
 def ordered_geography(
@@ -375,7 +375,7 @@ def ordered_geography(
     """
     block_codes = blocks.combine_chunks().cast(pa.string())
     if len(blocks) == 0 or blocks.null_count or has_repeats(block_codes):
-        raise ValueError("there are no blocks, or one comes twice or has no code")
+        raise ValueError("there are no blocks, or a block is repeated or has no code")
     codes: list[Codes] = []
     starts: list[Int32] = []
     for level, column in units.items():
@@ -383,12 +383,12 @@ def ordered_geography(
         place = column.indices.to_numpy()
         first = np.flatnonzero(np.append(True, np.diff(place) != 0)).astype(np.int32)
         if np.unique(place[first]).size < first.size:
-            raise ValueError(f"units of {level} are torn apart")
+            raise ValueError(f"the blocks of each unit of {level} must follow each other")
         names = column.dictionary
         if column.null_count or names.null_count or pc.any(pc.equal(names, "")).as_py():
             raise ValueError(f"units of {level} have no code")
         if pc.count_distinct(names).as_py() < len(names):
-            raise ValueError(f"units of {level} have a code twice")
+            raise ValueError(f"two units of {level} have the same code")
         if starts and not np.isin(starts[-1], first).all():
             raise ValueError(f"units of {level} do not lie within those of the level above")
         starts.append(first)
@@ -408,11 +408,11 @@ def ordered_geography(
         **of_geography,
     )
     if np.any(geography.external_blocks < 0):
-        raise ValueError("an external zone has no block")
+        raise ValueError("an external zone is not among the blocks")
     beyond = geography.is_external(np.arange(geography.n_blocks))
     on_earth = (np.abs(latitude) <= 90) & (np.abs(longitude) <= 180)
     if not np.array_equal(on_earth, ~beyond) or not np.isnan([*latitude[beyond], *longitude[beyond]]).all():
-        raise ValueError("places are not degrees, or external zones have one")
+        raise ValueError("latitudes and longitudes are not degrees, or an external zone has them")
     check_areas(geography)
     for name, part in geography.non_nesting_areas.items():
         if part.area.min() < 0 or np.any((part.codes[part.area] == "") & ~beyond):

@@ -20,7 +20,7 @@ from geo_data.geography import Geography
 from geo_data.unknown_codes import misspelled, other_vintage
 from synth.policy import FULL, Policy
 
-SAME_JOBS = "perhaps the same jobs twice, in another order, form or compression"
+SAME_JOBS = "the same jobs may be there twice, in another order, form or compression"
 """What files mean whose jobs are alike but for homes, which are not looked at: whether a run is refused must
 not depend on them."""
 FEW_JOBS = 10
@@ -239,7 +239,7 @@ def refuse_no_jobs(
     refuse_too_many_jobs(path, column, jobs)
     if not (jobs or protected):
         rule = "there is no job: there are no rows, or all numbers of jobs are 0"
-        fix = "name a file, and a column, that counts jobs; copy a file again that was cut off"
+        fix = "name a file and a column that count jobs; if the file was cut off, copy it again"
         raise InputError(path, rule, column=column, fix=fix)
 
 
@@ -317,10 +317,10 @@ def locate_blocks(
         if inside.any() and not unmatched:
             refuse_any(
                 path,
-                "rows have workplaces where geography.without_work says that nobody works",
+                "rows have workplaces in an area of geography.without_work, where nobody works",
                 pd.Series(inside[index], codes.index),
                 column=column,
-                fix="correct the file, or the list",
+                fix="correct the file, or geography.without_work",
             )
         unknown |= closed
     elif geography.external_zones:  # homes where nobody can live stay: whether they are there is confidential
@@ -343,17 +343,18 @@ def locate_blocks(
         parts = [texts.isin(set(blocks.str[:n])) for n in texts[other].str.len().unique()]
         refuse_any(
             path,
-            f"rows have codes of areas that have several {geography.block_level} codes: block groups, say",
+            f"rows have codes of larger areas, such as block groups, instead of {geography.block_level} "
+            "codes",
             rows(other & np.any(parts, axis=0)),
             column=column,
-            fix="give the code of the block",
+            fix="write the codes of blocks",
         )
         refuse_any(
             path,
-            f"rows have codes that are not of {max(lengths)} characters, and begin as an external zone does",
+            f"rows have codes that begin like an external zone, but do not have {max(lengths)} characters",
             rows(other & external & (longest_prefix(texts, geography.external_homes) >= 0)),
             column=column,
-            fix="write whole codes, with leading zeros, or the zone's alone",
+            fix="write whole codes with leading zeros, or the code of the zone alone",
         )
     for which, rule, fix in other_vintage(
         geography, geography.block_level, texts, np.bincount(index), ~unknown
@@ -366,7 +367,7 @@ def locate_blocks(
         column=column,
         fix=_cover_homes(geography, external)
         if homes
-        else "use a crosswalk that covers every work block, or a file of the jobs at its work blocks only",
+        else "use a crosswalk that covers every work block, or a file with jobs at its work blocks only",
     )
     return numbers[index]
 
@@ -378,14 +379,14 @@ def _cover_homes(geography: Geography, external: bool) -> str:
     """
     if not geography.external_homes:
         return (
-            "use a crosswalk that covers these homes, or name the zones where these workers live "
-            '(geography.external_zones), without population = "residents"; if that stays, every job of the '
-            "file must be a resident's"
+            "use a crosswalk that covers these homes, or name the zones where these workers live in "
+            'geography.external_zones, without population = "residents"; with it, every job of the file must '
+            "be a resident's"
         )
-    zones = "" if external else ", in the aux file"
+    aux = "" if external else " and put their jobs into the aux file"
     return (
-        "use a crosswalk that covers these homes, or name further zones where these workers live"
-        f"{zones} (geography.external_zones); a job must not be missing because of its home"
+        "use a crosswalk that covers these homes, or name further zones where these workers live in "
+        f"geography.external_zones{aux}; no job may be missing because of its home"
     )
 
 

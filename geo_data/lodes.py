@@ -149,13 +149,13 @@ class LodesJobs:
         if not set(by) <= set(LODES_CATEGORIES):
             raise InputError(
                 self._files[0][0],
-                f"a LODES file has no such attribute group; it has: {', '.join(LODES_CATEGORIES)}",
-                fix="name one of these",
+                "a LODES file has no such attribute group",
+                fix=f"name one of {', '.join(LODES_CATEGORIES)}",
             )
         if len(by) > 1:
             raise InputError(
                 self._files[0][0],
-                "the OD format publishes the attribute groups one by one",
+                "the OD format counts each attribute group by itself",
                 fix="ask for one group, or use job-level microdata",
             )
         total = 0
@@ -181,9 +181,10 @@ class LodesJobs:
                 del records
             refuse_any(
                 files[0],
-                f"files are equal to another one in the jobs at every work block: {SAME_JOBS}",
+                f"files have as many jobs at every work block as another file: {SAME_JOBS}",
                 sum(number - 1 for number in totals.values() if number > 1),
-                fix="name each file once (see what * and ? in jobs.file match); put other jobs into one file",
+                fix="name each file once (check what * and ? in jobs.file match); if the jobs are different, "
+                "put them into one file",
             )
             self._remark_repeats(files, seen > 1)
             if len(states) > 1 and not between:
@@ -250,10 +251,10 @@ class LodesJobs:
         pairs = np.sort(work.astype(np.int64) * self.geography.n_blocks + home)
         refuse_any(
             path,
-            "rows repeat an origin-destination pair that has a row already",
+            "rows repeat an origin-destination pair of an earlier row",
             frame.duplicated(["w_geocode", "h_geocode"]) if (pairs[1:] == pairs[:-1]).any() else 0,
             column="h_geocode",
-            fix="add the counts of rows with the same pair, or find out why the file was joined twice",
+            fix="keep one row per pair: add the counts, or remove the rows that were joined twice",
         )
         names = LODES_CATEGORIES[by[0]] if by else ("S000",)
         counts = frame[list(names)].to_numpy()
@@ -274,8 +275,8 @@ class LodesJobs:
             "rows of the aux file have homes in the geography",
             pd.Series(~self.geography.is_external(home)) if external else 0,
             column="h_geocode",
-            fix="give the main file, with homes in the geography, as file and the other one as aux; of "
-            "several states, put these rows into a file of jobs.file",
+            fix="name the main file, with homes in the geography, as file and the other file as aux; of "
+            "several states, move these rows into a file of jobs.file",
         )
         return home
 

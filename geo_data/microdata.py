@@ -99,12 +99,12 @@ class MicrodataJobs:
         names += [name for name in (self.home, self.worker, self.count) if name is not None]
         refuse_repeated(path, names)
         if self.records_per_worker < 1:
-            raise InputError(path, "records_per_worker is less than 1", fix="give 1 or more")
+            raise InputError(path, "records_per_worker is less than 1", fix="write 1 or more")
         if self.worker is not None and self.count is not None:
             raise InputError(
                 path,
                 "rows that count jobs cannot name workers",
-                fix="leave out worker, or count",
+                fix="leave worker or count out",
             )
 
     def slots(self, policy: Policy = FULL) -> Slots:
@@ -166,7 +166,7 @@ class MicrodataJobs:
         if not set(by) <= set(self.attributes):
             raise InputError(
                 files_of(self.path)[0],
-                f"no such attribute is configured; there are: {', '.join(self.attributes) or 'none'}",
+                f"there is no such attribute; there are: {', '.join(self.attributes) or 'none'}",
                 fix="name the column under attributes",
             )
         workers = () if self.worker is None else (self.worker,)
@@ -210,7 +210,7 @@ class MicrodataJobs:
             + " in all files together" * (len(seen) > 1),
             sum(int((rows > self.records_per_worker).sum()) for rows in count_repeats(seen)),
             column=self.worker,
-            fix="keep one job per worker, or raise records_per_worker (and with it a person's loss)",
+            fix="keep one job per worker, or raise records_per_worker, which protects a person less",
         )
         # Rows of different jobs may be equal, but not all of a file; few have the workplaces of another.
         alike = [
@@ -220,14 +220,15 @@ class MicrodataJobs:
         ]
         row_hashes += [self._digest(path, unmatched) for path, jobs in alike if jobs > FEW_JOBS]
         if self.reading is not None and any(0 < jobs <= FEW_JOBS for _, jobs in alike):
-            remark = f"{files[0]}: small files have jobs at the same workplaces: {SAME_JOBS}?"
+            remark = f"{files[0]}: small files have jobs at the same workplaces: {SAME_JOBS}"
             self.reading.remarks.append(remark)
         refuse_any(
             files[0],
-            f"{'rows' if workers else 'tables'} are, but for homes, in several files: {SAME_JOBS}",
+            f"{'rows' if workers else 'tables'} are in several files, if homes are left out: {SAME_JOBS}",
             sum(int((times > 1).sum()) for times in count_repeats(row_hashes)),
             column=self.worker,
-            fix="name each file once (see what * and ? in jobs.file match); put other jobs into one file",
+            fix="name each file once (check what * and ? in jobs.file match); if the jobs are different, put "
+            "them into one file",
         )
 
     def _digest(self, path: str | os.PathLike[str], unmatched: bool) -> npt.NDArray[np.uint64]:
@@ -309,10 +310,10 @@ class MicrodataJobs:
         if len(categories) > _MAX_CATEGORIES:
             raise InputError(
                 files_of(self.path)[0],
-                f"categories are more than {_MAX_CATEGORIES:,}",
+                f"categories are more than the {_MAX_CATEGORIES:,} that a column may have",
                 column=attribute,
                 count=len(categories),
-                fix="group the categories, or leave this column out: it may identify people",
+                fix="group the categories, or leave this column out, as it may identify people",
             )
 
 

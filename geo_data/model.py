@@ -288,7 +288,7 @@ def build_model(
         If there is not one such weight a block, or a table is finer than the level.
     """
     if not geography.are_weights(weights):
-        raise ValueError("every block needs a public weight of at least 1, or 0 where nobody can live")
+        raise ValueError("every block needs a public weight of at least 1, or of 0 where nobody can live")
     nested, cutting = _ordered(geography, tables, level)
     starts = geography.starts(level).astype(np.int64)
     model = PublicModel(

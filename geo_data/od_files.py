@@ -145,7 +145,7 @@ def count_pairs(
     columns_of = count_columns(categories)
     all_names = [*OD_COLUMNS, *itertools.chain(*columns_of.values())]
     if len(set(all_names)) < len(all_names):
-        raise ValueError("two columns of the table have one name")
+        raise ValueError("two columns of the table have the same name")
     key = work.astype(np.int64) * n_blocks + home
     if attributes:
         pairs, pair_of_job, totals = np.unique(key, return_inverse=True, return_counts=True)

@@ -85,8 +85,8 @@ def _report(
 ) -> list[str]:
     refuse_any(
         path,
-        "blocks lie far from where their unit is, and would not with latitude and longitude exchanged or "
-        f"another sign, or lie at 0, 0: {first_codes(geography.block_codes.take(mistaken).to_pylist())}",
+        "blocks lie at 0, 0, or far from their unit and near it with latitude and longitude exchanged or "
+        f"another sign: {first_codes(geography.block_codes.take(mistaken).to_pylist())}",
         mistaken.size,
         fix="correct latitude and longitude in the crosswalk, or name the right columns in geography",
     )

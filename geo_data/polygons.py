@@ -70,7 +70,7 @@ def read_polygons(
         path,
         "shapes are outside the world",
         (~(np.abs(bounds) <= [180, 90, 180, 90]).all(axis=1)).sum(),
-        fix="name the coordinate reference system that the coordinates are in",
+        fix="write the coordinate reference system of the coordinates into the file",
     )
     invalid = ~shapely.is_valid(geometry)
     geometry[invalid] = shapely.make_valid(geometry[invalid], method="structure", keep_collapsed=False)
@@ -128,7 +128,7 @@ def _read(path: Path, codes: Sequence[str], names: Sequence[str]) -> gpd.GeoData
         raise InputError(
             path,
             "the file has no polygons that can be read",
-            fix="give GeoParquet, GeoPackage, GeoJSON or a shapefile, or name latitude and longitude",
+            fix="name a GeoParquet, GeoPackage, GeoJSON or shapefile, or columns of latitude and longitude",
         )
     note_rows(path, len(frame))
     missing = [name for name in (*codes, *names) if name not in frame]
@@ -150,7 +150,7 @@ def _read(path: Path, codes: Sequence[str], names: Sequence[str]) -> gpd.GeoData
         texts = pa.array(frame[name], pa.large_string())
         plain = plain_texts(texts)
         blank = (pc.fill_null(plain, "").to_pandas() == "").sum()
-        refuse_any(path, "codes are missing", blank, column=name, fix="fill them in")
+        refuse_any(path, "codes are missing", blank, column=name, fix="write the code of each row")
         refuse_spellings(path, name, pc.unique(texts), shown=True)
         frame[name] = plain.to_pandas().array
     return frame
@@ -163,17 +163,17 @@ def _polygons_of(path: Path, frame: gpd.GeoDataFrame) -> gpd.GeoSeries:
         path,
         "rows have no geometry",
         (geometry.isna() | geometry.is_empty).sum(),
-        fix="leave them out, or give it",
+        fix="add the polygons, or remove these rows",
     )
     refuse_any(
         path,
         "rows have geometry that is no polygon",
         (~geometry.geom_type.isin(["Polygon", "MultiPolygon"])).sum(),
-        fix="give polygons; for points, a table with columns of latitude and longitude",
+        fix="use polygons, or for points a table with columns of latitude and longitude",
     )
     if geometry.crs is None:
         raise InputError(
-            path, "no coordinate reference system is named", fix="write it into the file (EPSG:4326, say)"
+            path, "no coordinate reference system is named", fix="write it into the file, such as EPSG:4326"
         )
     return geometry
 
@@ -185,19 +185,19 @@ def _check_units(path: Path, codes: pd.Series, unit: np.ndarray, geography: Geog
     located = unit[unit >= 0]
     refuse_any(
         path,
-        "rows repeat a unit that has a row already",
+        "rows repeat a unit of an earlier row",
         located.size - np.unique(located).size,
         column=str(codes.name),
-        fix="dissolve them into one shape",
+        fix="join the polygons of each unit into one row",
     )
     placed = _placed(geography, level)
     if located.size < _LEAST_SHARE * placed:
         raise InputError(
             path,
-            f"of {placed:,} units of {level} have a shape",
+            f"of {placed:,} units of {level} have a shape, which is too few",
             column=str(codes.name),
             count=located.size,
-            fix="give the shapes of this level, of the vintage of the geography, or leave them out",
+            fix="name shapes of this level and of the vintage of the geography, or leave them out",
         )
 
 

@@ -50,6 +50,7 @@ from geo_data.delimited import (
     NO_COMMAS,
     OTHER_MARKS,
     READ_FAULTS,
+    TOO_DENSE,
     TRUNCATED,
     form_of,
     lines_of_other_widths,
@@ -69,8 +70,8 @@ _PARQUET = b"PAR1"
 _BEGIN = 2**12  # bytes that are read at a time for the first line
 _MOST_COLUMNS = 10_000  # of a table; a thousand is many, and each costs time even where nobody reads it
 _LARGEST = 10**15  # of a count: no sum of a few passes the largest int64, and floats hold it exactly
-_SUPPRESSED = "where a number is suppressed, write an estimate: a row that is left out counts as zero"
-_NO_ROWS = "the file is empty: it has a header and no rows"
+_SUPPRESSED = "for a suppressed number write an estimate, as a row that is left out counts as zero"
+_NO_ROWS = "the file has a header and no rows"
 _ENCODING = "the text is not UTF-8"
 _SAVE_UTF8 = "save it as UTF-8"
 # What a program of tables makes of a geocode, and how it writes text that it is to leave alone.
@@ -106,8 +107,8 @@ class TableSchema:
         required = dict.fromkeys([*self.columns, *self.present])
         expected = required if self.only is None else self.only
         if len(header) > _MOST_COLUMNS:
-            rule = f"the file has {len(header):,} columns, and a table at most {_MOST_COLUMNS:,}"
-            raise InputError(path, rule, fix="write the columns that are read to a file of their own")
+            rule = f"the file has {len(header):,} columns, and at most {_MOST_COLUMNS:,} are read"
+            raise InputError(path, rule, fix="write the columns that you need to another file")
         missing = [name for name in expected if name not in header]
         if missing and len(header) == 1 and any(mark in header[0] for mark in OTHER_MARKS):
             raise InputError(path, NO_COMMAS[0], fix=NO_COMMAS[1])
@@ -123,13 +124,14 @@ class TableSchema:
             )
         double = sorted(name for name, times in Counter(header).items() if times > 1)
         if double:
-            raise InputError(path, f"columns named twice: {', '.join(double)}", fix="rename one of them")
+            rule = f"columns have the same name: {', '.join(double)}"
+            raise InputError(path, rule, fix="give each column its own name")
         unknown = [] if self.only is None else [name for name in header if name not in self.only]
         if unknown:
             raise InputError(
                 path,
                 f"unknown columns: {', '.join(unknown)}; the format has: {', '.join(expected)}",
-                fix="remove them, or use the reader for this format",
+                fix="remove these columns, or use the reader of this format",
             )
         return {**self.columns, **{name: kind for name, kind in self.optional.items() if name in header}}
 
@@ -212,8 +214,8 @@ def _parquet_header(path: Path) -> list[str]:
         raise InputError(path, TRUNCATED, fix=COPY_AGAIN)
     size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
     if max(size, 8 * metadata.num_rows) > most_bytes(path.stat().st_size):
-        rule = "far more comes out of the file than a table holds"
-        raise InputError(path, rule, fix="look at it before it is read, or write it without compression")
+        fix = "check where the file comes from, or write it without compression"
+        raise InputError(path, TOO_DENSE, fix=fix)
     return names
 
 
@@ -257,13 +259,14 @@ def _read_csv(
             "rows do not have as many fields as the header",
             count=len(ragged),
             where=lines_of(lines_of_other_widths(path)),
-            fix="quote text that contains commas; if the file was cut off, copy it again",
+            fix="quote text that contains commas, or copy the file again if it was cut off",
         )
     if table.num_rows != lines.lines - 1:
         raise InputError(
             path,
-            f"{lines.lines - 1:,} lines were found below the header, and {table.num_rows:,} rows were read",
-            fix="read the file with another program, and write it again",
+            f"there are {lines.lines - 1:,} lines below the header, but {table.num_rows:,} rows could be "
+            "read",
+            fix="open the file with another program, and write it again",
         )
     return table
 
@@ -316,9 +319,9 @@ def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray, schema: 
     if not is_text and not allowed:
         raise InputError(
             path,
-            f"a {kind} cannot be stored as {type_}",
+            f"a {'category' if kind in ('label', 'secret') else kind} cannot be stored as {type_}",
             column=name,
-            fix="store names and labels as text, counts as integers, numbers as integers or decimals",
+            fix="store names and categories as text, counts as integers, numbers as integers or decimals",
         )
     if kind == "name":
         return shared_names(column)
@@ -380,15 +383,17 @@ def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray, schema: 
 
 
 def _refuse_missing(path: Path, name: str, missing: pd.Series, kind: Kind = "count") -> None:
-    rule, fix = "values are missing or blank", "fill them or remove the rows"
+    rule, fix = "values are missing or blank", "write the values, or remove the rows"
     if kind in ("count", "number", "decimal"):
-        fix = f"fill them; {_SUPPRESSED}"
+        fix = f"write the values; {_SUPPRESSED}"
     elif kind == "home":  # the number of jobs that remain would tell of those without
-        fix = "fill them, where the home is not known with the code of an external zone that stands for that"
+        fix = "write the codes, and for unknown homes the code of an external zone that stands for unknown"
     elif kind == "label":
-        fix = "fill them, where it is not known with a category that stands for that, or remove the rows"
+        fix = (
+            "write the values, and for unknown values a category that stands for unknown, or remove the rows"
+        )
     elif kind == "secret":
-        fix = "fill them, where it is not known with a category in [[attribute]] that stands for that"
+        fix = "write the values, and for unknown values a category of [[attribute]] that stands for unknown"
     refuse_any(path, rule, missing, column=name, fix=fix)
 
 
@@ -410,10 +415,10 @@ def _counts(path: Path, name: str, column: pa.ChunkedArray) -> pd.Series:
     broken = np.array([not 0 <= value <= _LARGEST for value in values])
     refuse_any(
         path,
-        "values are not whole numbers from 0 up to 10^15 (negative, fractional, or no number)",
+        "values are not whole numbers from 0 to 10^15",
         pd.Series(broken[codes]) if broken.any() else 0,
         column=name,
-        fix="correct the counts; a count is written in digits, without sign, point, separator or space",
+        fix="write each count in digits, without sign, point, separator or space",
     )
     return pd.Series(np.array(values, np.int64)[codes])
 
@@ -453,11 +458,11 @@ def _refuse_thousands(path: str | os.PathLike[str], name: str, column: pd.Series
     unclear = pointed.any() and all(re.fullmatch(_THOUSANDS, text) for text in column[pointed])
     refuse_any(
         path,
-        "values are written with a point and three digits behind it, as one or a thousand is (1.000)",
+        "values have a point before three digits, so 1.000 may be one or a thousand",
         pointed if unclear else 0,
         column=name,
-        fix="write thousands without a mark, and decimals with another number of digits (1.0); or write "
-        "decimal_point = true where the configuration names this column",
+        fix="write thousands without a point; if the point is a decimal point, write decimal_point = true "
+        "where the configuration names this column",
     )
 
 
@@ -472,13 +477,13 @@ def margins(path: str | os.PathLike[str], name: str, column: pd.Series) -> pd.Se
     else:
         is_known = column.notna()
     result = pd.Series(np.nan, index=column.index)
-    unknown = 'write plain numbers such as 1234.5, and nothing, "NA" or asterisks where one is unknown'
+    unknown = 'write plain numbers such as 1234.5, and nothing, "NA" or asterisks for an unknown number'
     result[is_known] = numbers(path, name, column[is_known], unknown, decimal_point=True)
     refuse_any(
         path,
         "margins of error are negative",
         result < 0,
         column=name,
-        fix="leave unknown margins empty; some tables write them as codes such as -222222222",
+        fix="leave unknown margins empty, which some tables write as codes such as -222222222",
     )
     return result

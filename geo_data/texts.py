@@ -74,12 +74,12 @@ def refuse_spellings(
     first, second = texts.take(pa.array(pair)).to_pylist()
     raise InputError(
         path,
-        "texts are spelled in several ways, which differ in blanks, invisible characters, Unicode form or "
-        '".0" only' + (f": {first!a} and {second!a}" if shown else ""),
+        "texts have several spellings, which differ only in blanks, invisible characters, Unicode form or "
+        '".0"' + (f": {first!a} and {second!a}" if shown else ""),
         column=column,
         count=several.nunique(),
         where="" if rows is None else lines_of([int(np.argmax(rows == number)) for number in pair], path),
-        fix="write each code and category in one way in all rows and files",
+        fix="write each code and category in the same way in all rows and files",
     )
 
 

@@ -43,12 +43,12 @@ def misspelled(
         (
             texts.str.lstrip("0").where(texts.str.isdigit(), texts),
             f"rows have codes with leading zeros, which the {level} codes of the geography do not have",
-            "write them alike in both files",
+            "write the codes in the same way in both files",
         ),
         (
             texts.str.replace(_SUMMARY_LEVEL, "", regex=True),
-            f"rows have codes that begin with a summary level (1400000US, say), which {level} codes do not",
-            'write the codes alone, without what ends in "US"',
+            f"rows have codes that begin with a summary level, such as 1400000US, unlike {level} codes",
+            'write the codes without the part up to "US"',
         ),
     ]
     for spelled, rule, fix in ways:
@@ -99,10 +99,10 @@ def other_vintage(
         if lost.any():
             yield (
                 lost,
-                f"rows are in areas of the geography but in none of its {level} units, of which others have "
-                "no row: codes of another vintage? LODES7 has blocks of 2010, LODES8 those of 2020, and "
-                "Connecticut planning regions since 2022",
-                "use the file of the vintage of the crosswalk, or the crosswalk of that of the file",
+                f"rows are in areas of the geography but in none of its {level} units, as in a file of "
+                "another vintage",
+                "use a file and a crosswalk of one vintage; LODES7 has blocks of 2010, LODES8 blocks of "
+                "2020, Connecticut planning regions since 2022",
             )
             return
 

@@ -81,7 +81,8 @@ def read_weights(
     refuse_repeated(path, (area, weight))
     frame = read_table(path, {area: "code", weight: "decimal" if decimal_point else "number"})
     values = frame[weight].to_numpy(dtype=np.float64)
-    refuse_any(path, "weights are negative", frame[weight] < 0, column=weight, fix="correct the table")
+    fix = "correct the table: a weight is 0 or more"
+    refuse_any(path, "weights are negative", frame[weight] < 0, column=weight, fix=fix)
     if values.sum() > _LARGEST_TOTAL:
         raise InputError(
             path,
@@ -91,22 +92,22 @@ def read_weights(
         )
     refuse_any(
         path,
-        "rows repeat an area that has a row already",
+        "rows repeat an area of an earlier row",
         frame[area].duplicated(),
         column=area,
-        fix="keep one row per area: the table may hold several years or groups",
+        fix="keep one row per area; the table may hold several years or groups",
     )
     units = locate_units(geography, level, frame[area], path=path, column=area)
     inside = units >= 0
     if not inside.any():
         raise InputError(
             path,
-            f"no row is a {level} of the geography",
+            f"no row has a {level} of the geography",
             column=area,
-            fix="name the level of this table, or use the table of the geography's region and vintage",
+            fix="name the level of this table, or use the table of your region and vintage",
         )
     if not values[inside].any():
-        rule = "all weights in the geography are zero, so that the table says nothing"
+        rule = "all weights in the geography are 0, so the table says nothing"
         fix = "name the column of the weights, or leave the table out"
         raise InputError(path, rule, column=weight, fix=fix)
     n_units = geography.n_units(level)

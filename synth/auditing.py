@@ -108,7 +108,7 @@ def audit(
     """
     delta, confidence = exact(delta, "delta"), exact(confidence, "confidence")
     if urns.domain.size != 1:
-        raise ValueError("an audit takes the urn of one pool")
+        raise ValueError("an audit takes the urn of exactly one pool")
     if runs < 2 or not 0 <= delta < 1 or not 0 < confidence < 1:
         raise ValueError("runs must be at least 2, delta in [0, 1) and confidence in (0, 1)")
     changed = _changed_cells(before, after)
@@ -209,7 +209,7 @@ def _changed_cells(before: NDArray[np.int32], after: NDArray[np.int32]) -> tuple
         step = np.bincount(after, minlength=size) - np.bincount(before, minlength=size)
         if np.abs(step).sum() == 2:
             return int(step.argmin()), int(step.argmax())
-    raise ValueError("the inputs are not neighbours: exactly one worker's cell must differ")
+    raise ValueError("the inputs are not neighbours: the cell of exactly one worker must differ")
 
 
 def _observed(

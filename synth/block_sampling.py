@@ -46,18 +46,18 @@ class OriginShares:
 
     def __post_init__(self) -> None:
         if self.starts.size == 0 or self.starts[0] != 0 or np.any(np.diff(self.starts) < 1):
-            raise ValueError("units of origin shares begin at block 0 and rise")
+            raise ValueError("units of origin shares must begin at block 0 and increase")
         if self.offsets[0] != 0 or np.any(np.diff(self.offsets) < 0) or self.offsets[-1] != self.unit.size:
-            raise ValueError("rows of origin shares do not match their offsets")
+            raise ValueError("the rows of origin shares do not match their offsets")
         if self.unit.shape != self.share.shape or (self.share.size and self.share.min() < 1):
-            raise ValueError("origin shares are at least 1 each")
+            raise ValueError("every origin share must be at least 1")
         if self.unit.size and (self.unit.min() < 0 or self.unit.max() >= self.starts.size):
-            raise ValueError("origin shares name a unit that there is not")
+            raise ValueError("origin shares name an unknown unit")
         rises = np.diff(self.unit) > 0
         between = self.offsets[(self.offsets > 0) & (self.offsets < self.unit.size)]
         rises[between - 1] = True
         if not rises.all():
-            raise ValueError("units rise inside a row of origin shares")
+            raise ValueError("units must increase inside a row of origin shares")
         self._check_rows(self.row)
 
     @cached_property
@@ -85,7 +85,7 @@ class OriginShares:
 
     def _check_rows(self, row: NDArray[np.int32]) -> None:
         if row.min() < 0 or row.max() >= self.offsets.size - 1:
-            raise ValueError("a domain names a row of origin shares that there is not")
+            raise ValueError("a domain names an unknown row of origin shares")
 
     @cached_property
     def _units(self) -> NDArray[np.int32]:

@@ -115,7 +115,7 @@ def _of_records(epsilon: Fraction, delta: Fraction, records: int) -> tuple[Fract
     """Return epsilon and delta as exact numbers; refuse floats, and no or too many records."""
     numbers = exact(epsilon, "epsilon"), exact(delta, "delta")
     if not 1 <= records <= MAX_RECORDS:
-        raise ValueError(f"a person has at least one record, and at most {MAX_RECORDS:,}")
+        raise ValueError(f"a person must have at least one record, and at most {MAX_RECORDS:,}")
     return numbers
 
 
@@ -139,5 +139,5 @@ def one_urn_implicates(pools: Pools, implicates: int) -> Pools:
         k, at least 1.
     """
     if implicates < 1:
-        raise ValueError("there is at least one implicate")
+        raise ValueError("there must be at least one implicate")
     return replace(pools, m=pools.m * implicates)

@@ -218,7 +218,7 @@ class Guarantee:
             Every epsilon and delta is `runs` times as large; the classes are still those of one run.
         """
         if runs < 1:
-            raise ValueError("there is at least one run")
+            raise ValueError("there must be at least one run")
 
         def together(epsilon: Fraction, delta: Fraction) -> tuple[Fraction, Fraction]:
             return compose([(epsilon, delta)] * runs)

@@ -57,15 +57,17 @@ class Domains:
         for name, kind in (("offsets", np.int64), ("cuts", np.int32), ("stratum", np.uint8)):
             object.__setattr__(self, name, integers(getattr(self, name), kind, name))
         if self.n_blocks < 1 or self.offsets.ndim != 1 or self.offsets.size < 2 or self.offsets[0] != 0:
-            raise ValueError("domains need at least one block and one domain")
+            raise ValueError("there must be at least one block and one domain")
         if self.cuts.shape != (self.offsets[-1],) or self.stratum.shape != self.cuts.shape:
             raise ValueError("cuts and strata do not match the offsets of the domains")
         if self.policy.reach is not None and self.policy.reach.size != self.n_blocks:
-            raise ValueError("the policy has edges between other blocks")
+            raise ValueError("the edges of the policy are between other blocks")
         first = self.offsets[:-1]
         if np.any(np.diff(self.offsets) < 1) or not np.isin(self.cuts[first], self.policy.parts).all():
             where = "block 0" if self.policy.n_parts == 1 else "the first block of a part"
-            raise ValueError(f"every domain has at least one cell, and its first cell begins at {where}")
+            raise ValueError(
+                f"every domain must have at least one cell, and its first cell must begin at {where}"
+            )
         step = np.diff(self.cuts) > 0
         step[first[1:] - 1] = True
         if not step.all() or np.any(self.cuts[self.offsets[1:] - 1] >= self.ends):
@@ -140,7 +142,7 @@ class Domains:
             If a block number is out of range, or in another part than its domain.
         """
         if blocks.size and (blocks.min() < 0 or blocks.max() >= self.n_blocks):
-            raise ValueError("a block is not one of the geography")
+            raise ValueError("a block is not in the geography")
         if self.policy.n_parts > 1 and np.any(self.policy.part(blocks) != self.part[domain]):
             raise ValueError("a block is in another part than its domain")
         first = self.offsets.take(domain)
@@ -190,9 +192,9 @@ class Pools:
         for name, kind in (("n", np.int64), ("m", np.int64), ("domain", np.int32)):
             object.__setattr__(self, name, integers(getattr(self, name), kind, name))
         if not (self.n.shape == self.m.shape == self.domain.shape) or self.n.ndim != 1 or self.n.size == 0:
-            raise ValueError("pools need n, m and a domain each, and there must be at least one pool")
+            raise ValueError("every pool needs n, m and a domain, and there must be at least one pool")
         if self.n.min() < 1 or self.m.min() < 1 or self.domain.min() < 0:
-            raise ValueError("every pool has at least one slot and one draw")
+            raise ValueError("every pool must have at least one slot and one draw")
 
     @property
     def n_pools(self) -> int:
@@ -229,9 +231,9 @@ class Table:
         for name, kind in (("n", np.int64), ("domain", np.int32)):
             object.__setattr__(self, name, integers(getattr(self, name), kind, name))
         if self.n.ndim != 1 or self.n.shape != self.domain.shape or self.n.size == 0 or self.n.min() < 1:
-            raise ValueError("a table has groups of at least one job, each with a domain")
+            raise ValueError("every group of a table must have at least one job, and a domain")
         if self.domain.min() < 0 or self.domain.max() >= self.domains.n_domains:
-            raise ValueError("a group names a domain that the table does not have")
+            raise ValueError("a group names an unknown domain")
 
     @cached_property
     def k(self) -> NDArray[np.int64]:
@@ -262,7 +264,7 @@ class RecordRange:
         object.__setattr__(self, "fewest", exact(self.fewest, "fewest"))
         object.__setattr__(self, "most", exact(self.most, "most"))
         if not 0 < self.fewest <= 1 <= self.most:
-            raise ValueError("a range of records needs 0 < fewest <= 1 <= most")
+            raise ValueError("a range of records must satisfy 0 < fewest <= 1 <= most")
 
     def __repr__(self) -> str:
         return f"<RecordRange: {decimal_down(self.fewest, 6)} to {decimal_up(self.most, 6)} times the slots>"
@@ -321,11 +323,11 @@ class Target:
         object.__setattr__(self, "delta", exact(self.delta, "delta"))
         check_budget(self.epsilon, self.delta)
         if self.guarantee not in ("pdp", "dp"):
-            raise ValueError(f'the guarantee is "pdp" or "dp", not {self.guarantee!r}')
+            raise ValueError(f'the guarantee must be "pdp" or "dp", not {self.guarantee!r}')
         if self.protects not in ("home", "record"):
-            raise ValueError(f"a home or a record is protected, not {self.protects!r}")
+            raise ValueError(f'"home" or "record" must be protected, not {self.protects!r}')
         if self.protects == "record" and self.record_range is None:
-            raise ValueError("whole records are protected only where their number is")
+            raise ValueError("whole records can be protected only where their number is protected")
 
     def __repr__(self) -> str:
         of = "the run" if self.guarantee == "pdp" else "one record"
@@ -378,19 +380,19 @@ class Plan:
     def __post_init__(self) -> None:
         object.__setattr__(self, "pool_class", integers(self.pool_class, np.int32, "pool_class"))
         if int(self.pools.domain.max()) >= self.domains.n_domains:
-            raise ValueError("a pool names a domain that the plan does not have")
+            raise ValueError("a pool names an unknown domain")
         if self.pool_class.shape != self.pools.n.shape or self.pool_class.min() < 0:
             raise ValueError("every pool needs a class")
         if any(table.n.sum() != self.pools.n.sum() for table in self.secondary):
-            raise ValueError("every table is of all slots")
+            raise ValueError("every table must have all slots")
         policy = self.domains.policy
         if self.workplaces and not self.changes_workplaces:
-            raise ValueError("workplaces are measured only where more than homes is protected")
+            raise ValueError("workplaces can be measured only where more than homes is protected")
         if policy.secret and not self.workplaces:
-            raise ValueError("secret attributes are measured before homes are")
+            raise ValueError("secret attributes must be measured before homes")
         for other in (table.domains.policy for table in self.secondary):
             if not np.array_equal(other.parts, policy.parts):
-                raise ValueError("every table has cells under the policy of the pools")
+                raise ValueError("the cells of every table must be under the policy of the pools")
         if self.target.record_range is not None:
             for forbidden, words in (
                 (policy.n_parts > 1, "have no public parts"),

@@ -56,11 +56,15 @@ class Policy:
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", integers(self.parts, np.int32, "parts"))
         if self.parts.ndim != 1 or self.parts[:1].tolist() != [0] or np.any(np.diff(self.parts) < 1):
-            raise ValueError("the parts of a policy are runs of blocks that begin at block 0 and rise")
+            raise ValueError(
+                "the parts of a policy must be runs of blocks that begin at block 0 and increase"
+            )
         if self.reach is not None:
             object.__setattr__(self, "reach", integers(self.reach, np.int32, "reach"))
             if not np.array_equal(self.parts, parts_of_reach(self.reach)):
-                raise ValueError("the parts of a policy of edges are the shortest runs that no edge leaves")
+                raise ValueError(
+                    "the parts of a policy of edges must be the shortest runs that no edge leaves"
+                )
 
     @property
     def n_parts(self) -> int:
@@ -123,7 +127,7 @@ def parts_of_reach(reach: NDArray[np.integer]) -> Int32:
     """
     blocks = np.arange(reach.size)
     if reach.ndim != 1 or not reach.size or np.any(reach < blocks) or np.any(reach >= reach.size):
-        raise ValueError("the last block that a block reaches is itself or one behind it")
+        raise ValueError("the last block that a block reaches must be itself, or come after it")
     return np.flatnonzero(np.append(True, np.maximum.accumulate(reach)[:-1] < blocks[1:])).astype(np.int32)
 
 

@@ -36,7 +36,7 @@ class RunKey:
 
     def __init__(self, key: bytes, *, secure: bool) -> None:
         if len(key) != _KEY_BYTES:
-            raise ValueError(f"a run key has {_KEY_BYTES} bytes")
+            raise ValueError(f"a run key must have {_KEY_BYTES} bytes")
         self._key = bytearray(key)
         self._secure = secure
 

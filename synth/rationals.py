@@ -105,7 +105,7 @@ def decimal_down(value: Fraction, digits: int = 12) -> str:
 
 def _decimal(value: Fraction, digits: int, *, up: bool) -> str:
     if value < 0:
-        raise ValueError("only numbers that are not negative are printed")
+        raise ValueError("only numbers of at least 0 are printed")
     if value == 0:
         return "0"
     # Of the last digit kept: value is scaled to an integer of `digits` digits. A guess; the loops mend it.

@@ -67,9 +67,8 @@ def one_clear_error() -> Iterator[None]:
         if os.environ.get("ODSYNTH_DEBUG"):
             raise
         raise click.ClickException(
-            f"an error that was not foreseen ({type(error).__name__}). Its details could show confidential "
-            "values and are withheld; set ODSYNTH_DEBUG=1 to see them on a safe terminal. "
-            "Nothing was released."
+            f"an error that was not foreseen ({type(error).__name__}), whose details could show confidential "
+            "values; nothing was released. Fix: set ODSYNTH_DEBUG=1 on a safe terminal to see the details"
         ) from None
 
 

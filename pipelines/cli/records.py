@@ -231,7 +231,7 @@ def simulate(folder: Path, workers: int | None, kind: str) -> None:
     if kind == "nation":
         config = geo_data.simulate_nation(folder, workers or 1_000_000)
     elif workers is not None:
-        raise click.UsageError("--workers is for a nation; a region and a country have one size")
+        raise click.UsageError("--workers is for a nation only; leave it out, or write --kind nation")
     else:
         of_kind = {"region": geo_data.simulate_region, "country": geo_data.simulate_country}
         config = of_kind[kind](folder)

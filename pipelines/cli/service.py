@@ -25,8 +25,8 @@ def _service_errors() -> Iterator[None]:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _LIBRARIES:
             raise
-        fix = "install odsynth, from its checkout or its wheel, with the extra [service]"
-        raise click.ClickException(f"{error.name} is not installed: {fix}") from error
+        fix = "install odsynth with the extra [service], from its checkout or its wheel"
+        raise click.ClickException(f"{error.name} is not installed. Fix: {fix}") from error
 
 
 @click.command(epilog="Example: odsynth serve service.toml")
@@ -122,7 +122,7 @@ def _store(config: Path | None, *, make: bool = False) -> Iterator[Store]:
                 say(f"Service     {settings.folder}")
             elif not settings.folder.is_dir():
                 fix = "name the configuration of the service with --config"
-                raise click.ClickException(f"{settings.folder}: no service has its folder there. Fix: {fix}")
+                raise click.ClickException(f"{settings.folder}: there is no folder of a service. Fix: {fix}")
             store = Store.open(settings.database)
             try:
                 yield store

@@ -42,9 +42,11 @@ def map_command(
     """Write an offline map of the release in PUBLIC: one HTML file, to be opened by any browser."""
     drawn = water is not None or roads is not None
     if drawn != bool(attribution and attribution.strip()):
-        raise click.UsageError("--attribution goes with --water or --roads, and they with it")
+        raise click.UsageError(
+            "--water and --roads need --attribution, which is for them only; name both or neither"
+        )
     if target is not None and target.suffix.lower() not in (".html", ".htm"):
-        raise click.UsageError(f"--to {target}: browsers show it as text; let the name end in .html")
+        raise click.UsageError(f"--to {target}: browsers would show this as text; let the name end in .html")
     from pipelines.views.maps.backdrop import Backdrop
 
     backdrop = Backdrop(str(attribution), water, roads) if drawn else None
@@ -200,7 +202,7 @@ def evaluate(out: Path, truth: Path | None, tables: tuple[Path, ...], to: Path |
     here, only you can read the folder, and it is never inside a public one.
     """
     if (truth is None) == (not tables):
-        raise click.UsageError("Give either --truth or --public.")
+        raise click.UsageError("--truth and --public are both there, or both missing; name one of the two")
     from pipelines.views.evaluation.evaluating import evaluation_folder
 
     release = pipelines.open_release(out)

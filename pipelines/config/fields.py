@@ -67,7 +67,8 @@ def _validator(
             ) from None
         if number > _LARGEST or 0 < number < _SMALLEST:
             raise ValueError(
-                f"{shown(value)} is larger than 10^12, or closer to 0 than 10^-100; write one between these"
+                f"{shown(value)} is larger than 10^12, or closer to 0 than 10^-100; write a number between "
+                "these"
             )
         if not allowed(number):
             raise ValueError(f"{shown(value)} {otherwise}")
@@ -83,7 +84,7 @@ def _epsilon(value: object, info: ValidationInfo) -> Fraction:
     number = _positive(value, info)
     if number > MAX_EPSILON:
         raise ValueError(
-            f'{shown(value)} is above {MAX_EPSILON}, and no noise is as small as that; write "8", say'
+            f'{shown(value)} is above {MAX_EPSILON}, the largest epsilon; write a smaller number, such as "8"'
         )
     return number
 
@@ -96,17 +97,17 @@ def decimal_or_ratio(value: Fraction) -> str:
 
 def _path(value: object, info: ValidationInfo) -> Path:
     if not isinstance(value, str) or not value.strip() or "\0" in value:
-        raise ValueError(f"{shown(value)} is not a path; write it as text")
+        raise ValueError(f"{shown(value)} is not a path; write a path in quotes")
     if info.context is None:  # a plan quotes names only
         if "/" in value:
-            raise ValueError(f"{shown(value)} is not the name of a file")
+            raise ValueError(f"{shown(value)} is not the name of a file; leave its folder out")
         return Path(value)
     refuse_url(value)
     if value.startswith("~"):
         raise ValueError(f"{shown(value)}: ~ is not expanded here; write the whole path")
     path = absolute(info.context["folder"], value)
     if not path.name:
-        raise ValueError(f"{shown(value)} is the whole file system; name a file or folder in it")
+        raise ValueError(f"{shown(value)} is the root folder; name a file or folder in it")
     return path
 
 
@@ -116,7 +117,8 @@ def _columns(value: object) -> object:
         return [value]
     if not isinstance(value, (list, tuple)) or not value:
         raise ValueError(
-            f'{shown(value)} is not a column; write its name, or those to be joined: ["state", "county"]'
+            f"{shown(value)} is not a column; write the name of a column, or the names of columns to join: "
+            '["state", "county"]'
         )
     return value
 
@@ -131,8 +133,8 @@ def _summary_levels(value: object) -> dict[str, str | tuple[str, str]]:
     for summary, level in value.items():
         if not re.fullmatch(r"C[0-9]{2}", summary):
             raise ValueError(
-                f"{shown(summary)} is not a summary level of flows; write the three first characters of the "
-                'GEOID: "C43" counties, "C54" tracts'
+                f"{shown(summary)} is not a summary level of flows; write the first three characters of the "
+                'GEOID: "C43" for counties, "C54" for tracts'
             )
         match level:
             case str():
@@ -141,8 +143,8 @@ def _summary_levels(value: object) -> dict[str, str | tuple[str, str]]:
                 levels[summary] = home, work
             case _:
                 raise ValueError(
-                    f"{shown(level)} is not a level of the geography; write its name in quotes, or "
-                    'one for residence and one for workplace: ["stplc", "cty"]'
+                    f"{shown(level)} is not a level of the geography; write its name in quotes, or the "
+                    'levels of residence and workplace: ["stplc", "cty"]'
                 )
     return levels
 
@@ -161,7 +163,7 @@ def stored(longest: int) -> AfterValidator:
 
 def _email(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+", value):
-        raise ValueError(f'{shown(value)} is not an e-mail address; write one, such as "data@example.org"')
+        raise ValueError(f'{shown(value)} is not an e-mail address; write it like "data@example.org"')
     return value
 
 
@@ -203,22 +205,22 @@ RetentionNumber = Annotated[
     Fraction,
     _number(
         lambda number: 0 < number <= 1 and number.denominator <= MAX_DENOMINATOR,
-        'is not in (0, 1] with a denominator below 2^62; write "0.5", say, or "1" for no pruning',
+        'is not in (0, 1] with a denominator below 2^62; write a number such as "0.5", or "1" for no pruning',
     ),
     _Serializer,
 ]
 ShareNumber = Annotated[
     Fraction,
-    _number(lambda number: 0 < number <= 1, 'is not in (0, 1]; write "0.8", say, or "1"'),
+    _number(lambda number: 0 < number <= 1, 'is not in (0, 1]; write a number such as "0.8", or "1"'),
     _Serializer,
 ]
 FactorNumber = Annotated[
-    Fraction, _number(lambda number: number >= 1, 'is below 1; write "1.25", say, or "1"'), _Serializer
+    Fraction, _number(lambda number: number >= 1, 'is below 1; write a number such as "1.25"'), _Serializer
 ]
 
 WeightNumber = Annotated[
     Fraction,
-    _number(lambda number: number >= 0, 'is below 0; write a weight of at least 0, such as "1"'),
+    _number(lambda number: number >= 0, 'is below 0; write a number of at least 0, such as "1"'),
     _Serializer,
 ]
 

@@ -246,7 +246,7 @@ class ReleaseConfig(PublicConfig):
         """
         folder = absolute(Path.cwd(), path_of(out, "out"))
         if not folder.name:
-            raise ConfigError(f"{folder}: a release is a folder of its own. Choose one in it with --out")
+            raise ConfigError(f"{folder}: this is the root folder; choose a folder in it with --out")
         release = self.release.model_copy(update={"out": folder})
         return self.model_copy(update={"release": release})
 

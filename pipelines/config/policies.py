@@ -58,8 +58,8 @@ class DistancePolicy(_Policy):
 def _categories(values: Any) -> Any:
     if not isinstance(values, (list, tuple)) or len({*map(str, values)}) < max(len(values), 2):
         raise ValueError(
-            f"{shown(values)} are not its categories; list all that a job may have, two or more different "
-            "texts, in quotes"
+            f"{shown(values)} are not categories; list all that a job may have, at least two different texts "
+            "in quotes"
         )
     return values
 
@@ -91,8 +91,8 @@ Policy = Annotated[
     Discriminator(
         _kind,
         custom_error_type="policy",
-        custom_error_message='is not a policy; write "full", or { partition = "cty" } with a level of yours, '
-        "or { distance_km = 16 } with a distance",
+        custom_error_message='is not a policy; write "full", or { partition = "cty" } with a level of the '
+        "geography, or { distance_km = 16 } with a distance",
     ),
 ]
 
@@ -106,8 +106,8 @@ def _protected(value: Any) -> str | tuple[str, ...]:
         if home == "home" and attributes and "record" not in attributes and len({*value}) == len(value):
             return (home, *attributes)
     raise ValueError(
-        f'{shown(value)} cannot be protected; write "record", or "home", or a list of home and attributes, '
-        'each once: ["home", "earnings"]'
+        f'{shown(value)} cannot be protected; write "record", "home", or a list of home and attributes, each '
+        'once: ["home", "earnings"]'
     )
 
 

@@ -36,7 +36,7 @@ from pipelines.config.sections import (
     WorkplaceSettings,
 )
 
-_SPELLINGS = "two categories are spellings of one; write each once"
+_SPELLINGS = "two categories are spellings of the same category; write each category once"
 _Flows = tuple[AuxiliaryTable, ...]
 _T = TypeVar("_T")
 
@@ -117,11 +117,11 @@ def _parts_are_of_a_level(geography: PublicGeographySettings, privacy: PrivacySe
     level, levels = privacy.policy.partition, geography.levels
     where = f"privacy.policy.partition: {shown(level)}"
     if level == geography.block:
-        yield f"{where} is the block: every home would be public, nothing protected; use {one_of(levels)}"
+        yield f"{where} is the level of blocks, so every home would be public; use {one_of(levels)}"
     elif level in geography.non_nesting_areas:
         yield (
-            f"{where} are areas that cut units of levels, and parts of homes are whole units; if each of "
-            f"them is, name the column in geography.levels, or use {one_of(levels)}"
+            f"{where} is a column of non-nesting areas, and a part of homes is a whole unit of a level; use "
+            f"{one_of(levels)}, or name the column in geography.levels if its areas nest"
         )
     else:
         yield from _unknown("privacy.policy.partition", level, geography)
@@ -132,23 +132,23 @@ def _policy_and_workplaces(
 ) -> Iterator[str]:
     policy = privacy.policy
     fix = 'write policy = "full", or leave [workplaces] out'
-    rule = "numbers of records that are protected too, as with a public table of workplaces, have no proof"
+    rule = "the privacy proof does not cover this together with [workplaces]"
     if privacy.secret and isinstance(jobs, LodesJobsSettings):
         yield (
-            "privacy.protects: an origin-destination file counts each attribute by itself, and a home with "
-            'its category needs jobs one by one; use job-level microdata, or write protects = "home"'
+            "privacy.protects: an origin-destination file counts each attribute by itself, not home and "
+            'attributes of each job; use job-level microdata, or write protects = "home"'
         )
     elif privacy.secret and not isinstance(policy, FullPolicy):
         fix = 'write policy = "full", or protects = "home"'
-        yield f"privacy.policy: attributes are protected with any home; {fix}"
+        yield f"privacy.policy: attributes are protected only where any home may replace any other; {fix}"
     elif workplaces is None:
         return
     elif privacy.secret:
-        yield f'privacy.protects: {rule} with it; write protects = "record", or leave [workplaces] out'
+        yield f'privacy.protects: {rule}; write protects = "record", or leave [workplaces] out'
     elif isinstance(policy, DistancePolicy):
-        yield f"privacy.policy: {rule} under it; {fix}"
+        yield f"privacy.policy: {rule}; {fix}"
     elif isinstance(policy, PartitionPolicy):
-        rule = "a public table of workplaces does not tell in which part homes are"
+        rule = "[workplaces] does not tell in which part the homes of jobs are"
         yield f"privacy.policy: {rule}; {fix}"
 
 
@@ -161,20 +161,20 @@ def _expected_jobs(
     if plan.expected_jobs is None:
         if privacy.protects == "record" and not auxiliary and workplaces is None:
             yield (
-                "plan.expected_jobs: missing; no public table tells how many jobs to expect, and they are "
-                "not counted before a run is paid; write a public number, such as that of the last census"
+                "plan.expected_jobs: missing; no public table tells how many jobs to expect, and jobs are "
+                "counted only after the debit; write a public number, such as the jobs of the last census"
             )
     elif privacy.protects != "record":
-        yield "plan.expected_jobs: the number of jobs is read; leave this line out"
+        yield "plan.expected_jobs: the number of jobs is public and read from a file; leave this line out"
     elif workplaces is not None:
-        yield "plan.expected_jobs: the table of workplaces has a number of jobs; leave this line out"
+        yield "plan.expected_jobs: the number of jobs is read from [workplaces]; leave this line out"
 
 
 def _one_data_set(release: PublicReleaseSettings, privacy: PrivacySettings) -> Iterator[str]:
     if privacy.protects != "home" and release.implicates > 1:
         yield (
-            "privacy.protects: where more than homes is protected there is one synthetic data set; leave "
-            "release.implicates out"
+            "privacy.protects: a release that protects more than homes has one synthetic data set; leave "
+            'release.implicates out, or write protects = "home"'
         )
 
 
@@ -186,12 +186,12 @@ def _whole_records(
     where = 'privacy.protects = "record"'
     if isinstance(jobs, LodesJobsSettings):
         yield (
-            f"{where}: an origin-destination file counts each attribute by itself, and a whole record needs "
-            'jobs one by one; use job-level microdata, or write protects = "home"'
+            f"{where}: an origin-destination file counts each attribute by itself, not whole records; use "
+            'job-level microdata, or write protects = "home"'
         )
         return
     if not isinstance(privacy.policy, FullPolicy):
-        yield f'{where}: a record is protected as a whole, without a policy of homes; leave "policy" out'
+        yield f"{where}: a policy of homes cannot protect a whole record; leave privacy.policy out"
     for table in attribute:
         if table is not None and _are_spellings(table.categories or ()):
             yield f"attribute.categories: {shown(table.name)}: {_SPELLINGS}"
@@ -245,7 +245,7 @@ def _attributes_of_workload(jobs: JobsSettings, workload: tuple[WorkloadTable, .
     lodes, attributes = isinstance(jobs, LodesJobsSettings), _attributes_of(jobs)
     for where, table in _numbered("workload", workload):
         if lodes and len({*table.attributes}) > 1:
-            rule = "LODES counts each attribute by itself; name one attribute, and make a table for each"
+            rule = "LODES counts each attribute by itself; name one attribute in each table"
             yield f"{where}.attributes: {rule}"
         for name in table.attributes:
             if name not in attributes:
@@ -257,7 +257,7 @@ def _homes_of_workload(privacy: PrivacySettings, workload: tuple[WorkloadTable, 
     for where, table in _numbered("workload", workload):
         if table.home is None and privacy.protects == "home":
             yield (
-                f"{where}.home: missing; numbers of jobs by workplace are public, and released exactly; name "
+                f"{where}.home: missing; numbers of jobs by workplace are public and released exactly; name "
                 "the level of the home areas"
             )
 
@@ -266,7 +266,7 @@ def _workload_is_of_different_tables(workload: tuple[WorkloadTable, ...]) -> Ite
     seen: dict[object, str] = {}
     for where, table in _numbered("workload", workload):
         if (first := seen.setdefault((table.home, table.work, *sorted(table.attributes)), where)) != where:
-            yield f"{where}: the same table as {first}; leave one out"
+            yield f"{where}: this is the same table as {first}; leave one of the two out"
     if workload and all(table is not None and table.weight == 0 for table in workload):
         yield 'workload: all weights are 0; write weight = "1" in a table that the release is for'
 
@@ -281,13 +281,13 @@ def _meanings(
         if name in geography.columns:
             for key in ("unit", "labels", "categories", "table"):
                 if getattr(table, key):
-                    yield f"{where}.{key}: {shown(name)} is a kind of area, with a meaning only; leave it out"
+                    yield f"{where}.{key}: {shown(name)} is a kind of area, which has no {key}; leave it out"
         elif isinstance(jobs, LodesJobsSettings):
             yield f"{where}: attributes of LODES jobs have their meanings already; leave this table out"
         elif name not in jobs.attributes:
             yield f"{where}.name: {shown(name)} is not an attribute of the jobs; add it to jobs.attributes"
         if (first := seen.setdefault(name, where)) != where:
-            yield f"{where}.name: {first} is of the same attribute; leave one out"
+            yield f"{where}.name: {first} describes the same attribute; leave one of the two out"
 
 
 def _shares_of_attributes(
@@ -301,12 +301,12 @@ def _shares_of_attributes(
             continue
         yield from _unknown(f"{where}.table.level", table.level, geography)
         if privacy.protects != "record" and attribute_.name not in privacy.secret:
-            rule = "a prior has no use for an attribute that is public"
+            rule = "the attribute is public, so no prior uses this table"
             yield f"{where}.table: {rule}; leave it out, or protect the attribute (privacy.protects)"
         elif workplaces is not None:
             yield (
                 f"{where}.table: {table.file.name} and {workplaces.file.name} of [workplaces] both say how "
-                f"many jobs each category of {shown(attribute_.name)} has; leave one out"
+                f"many jobs each category of {shown(attribute_.name)} has; leave one of the two tables out"
             )
 
 
@@ -318,13 +318,13 @@ def _columns_of_workplaces(jobs: JobsSettings, workplaces: WorkplaceSettings | N
         return
     if isinstance(jobs, LodesJobsSettings):
         if workplaces.count is not None:
-            rule = "a table for LODES jobs counts them in S000, SA01, ..."
+            rule = "a table for LODES jobs has the columns S000, SA01, ..."
             yield f"workplaces.count: {rule}; leave this line out"
     elif workplaces.count is None:
         yield 'workplaces.count: missing; name the column of the number of jobs: count = "jobs"'
     elif workplaces.count in (jobs.work, *jobs.attributes):
         count = shown(workplaces.count)
-        yield f"workplaces.count: {count} has another purpose in [jobs]; name the column of the numbers"
+        yield f"workplaces.count: {count} has another purpose in [jobs]; name the column of the counts"
 
 
 def settings_missing(
@@ -347,7 +347,7 @@ def settings_missing(
     for key in ("external_workplaces", "uninhabited") if "tables" not in settings else ():
         if getattr(geography, key):
             yield (
-                f"geography.{key}: the mechanism {name} draws homes in every cell, also where nobody can "
+                f"geography.{key}: the mechanism {name} draws homes in every cell, even where nobody can "
                 "live; leave this line out, or choose another mechanism"
             )
     if workplaces is not None and "workplaces" not in settings:
@@ -390,29 +390,24 @@ def _external_zones(geography: PublicGeographySettings, jobs: JobsSettings) -> I
         if zones or outside:
             others = "jobs.aux" if outside else "geography.external_zones"
             rule = f"residents live in the geography, and {others} is for workers who do not"
-            yield f"jobs.population: {rule}; leave out one of the two"
+            yield f"jobs.population: {rule}; leave one of the two out"
     elif outside and not zones:
         yield f"jobs.aux: {_NEEDS_ZONES}"
     elif lodes and zones and not outside:
-        rule = "the LODES main file has no such workers; add the aux file as jobs.aux"
+        rule = "the LODES main file has no workers who live in these zones; add the aux file as jobs.aux"
         yield f"geography.external_zones: {rule}"
     elif not zones:
         missing = "jobs.aux" if lodes else "geography.external_zones"
-        rule = (
-            "whether a job is in the main file depends on the home, so that its totals by work block are not "
-            f"public; add the aux file, and geography.{_ZONES}"
-            if lodes
-            else "without zones for workers who live elsewhere, whether a job is in the file depends on the "
-            f"home, so that its totals by work block are not public; name zones, for example {_ZONES}"
-        )
+        fix = f"add the aux file and geography.{_ZONES}" if lodes else f"name zones, such as {_ZONES}"
         yield (
-            f'{missing}: missing; {rule}, or write population = "residents" in [jobs], if all may know of '
-            "every job that its home lies inside the geography"
+            f"{missing}: missing; the home decides whether a job is in the file, so totals by work block are "
+            f'not public; {fix}, or write population = "residents" in [jobs] if everybody may know that all '
+            "workers live in the geography"
         )
 
 
 _ZONES = 'external_zones = ["us-states"]'
-_NEEDS_ZONES = f"the aux file needs zones to live in; add geography.external_zones, for example {_ZONES}"
+_NEEDS_ZONES = f"the aux file has workers who live outside the geography; add geography.{_ZONES}"
 
 
 def _closed_areas(
@@ -425,7 +420,7 @@ def _closed_areas(
         )
     if geography.uninhabited and not isinstance(privacy.policy, FullPolicy):
         yield (
-            "geography.uninhabited: a policy keeps every home in its part, also where nobody can live; write "
+            "geography.uninhabited: a policy keeps every home in its part, even where nobody can live; write "
             'policy = "full", or leave this line out'
         )
 

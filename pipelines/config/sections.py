@@ -92,8 +92,8 @@ def conflicting_names(key: str, names: Iterable[str], reserved: Sequence[str]) -
         if (folded := name.casefold()) in reserved:
             yield (
                 key,
-                f"{shown(name)} is the name of a column that the release has already; rename the column, in "
-                "the file and here",
+                f"{shown(name)} is the name of a column of the release; rename the column, in the file and "
+                "here",
             )
         elif seen.setdefault(folded, name) != name:
             yield key, f"{shown(seen[folded])} and {shown(name)} differ in capitals only; rename one"
@@ -258,7 +258,7 @@ class MicrodataJobsSettings(Section):
         yield from repeated(self.home, self.work, self.worker, self.count, *self.attributes)
         yield from conflicting_names("attributes", self.attributes, _OF_JOBS)
         if self.worker is not None and self.count is not None:
-            yield "count", "rows that count several jobs cannot name one worker; leave out one of the two"
+            yield "count", "rows that count several jobs cannot name one worker; leave count or worker out"
 
 
 JobsSettings: TypeAlias = LodesJobsSettings | MicrodataJobsSettings
@@ -534,7 +534,7 @@ class PublicGeographySettings(Section):
         yield from conflicting_names("", self.columns, _OF_AREAS)
         for level, times in Counter(table.level for table in self.polygons).items():
             if times > 1:
-                yield "polygons", f"{shown(level)} has {times} tables; name one file for a level"
+                yield "polygons", f"{shown(level)} has {times} tables; name one file for each level"
         for number, table in enumerate(self.polygons, start=1):
             if table.level not in (levels := (*self.levels, self.block)):
                 rule = f"{shown(table.level)} is not a level of the geography; use {one_of(levels)}"
@@ -544,7 +544,7 @@ class PublicGeographySettings(Section):
             yield absent, f"missing beside {present}; name both, or none where the file has polygons"
         for name in self.groupings:
             if name not in self.levels:
-                yield "groupings", f"{shown(name)} is not in geography.levels; add it where it belongs"
+                yield "groupings", f"{shown(name)} is not in geography.levels; add it there, in its order"
 
 
 class GeographySettings(PublicGeographySettings):
@@ -571,7 +571,7 @@ class GeographySettings(PublicGeographySettings):
             if level in self.groupings:
                 yield "names", f"{shown(level)} is a grouping, whose units have no names; leave it out"
             if level in with_shapes:
-                yield "names", f"{shown(level)} has names in geography.polygons too; leave out one"
+                yield "names", f"{shown(level)} has names in geography.polygons too; leave one of the two out"
 
 
 class LedgerSettings(Section):
@@ -662,7 +662,7 @@ class PlanSettings(Section):
         yield from repeated(*(self.pool_by or ()))
         if self.cell_level is not None and self.coarsening != "units":
             fix = 'write coarsening = "units", or leave this line out'
-            yield "cell_level", f"only cells that are units are of a level; {fix}"
+            yield "cell_level", f"only cells that are whole units have a level; {fix}"
 
     @model_validator(mode="before")
     @classmethod

@@ -47,13 +47,15 @@ def read_toml(path: Path) -> dict[str, Any]:
     except IsADirectoryError:
         raise ConfigError(f"{path}: this is a folder; give the path of a TOML file") from None
     except UnicodeDecodeError:
-        raise ConfigError(f"{path.name}: the text is not UTF-8; save the file in that encoding") from None
+        raise ConfigError(f"{path.name}: the text is not UTF-8; save the file as UTF-8") from None
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+        fix = "check the path and its permissions"
+        raise ConfigError(f"{path}: the file cannot be read ({error.strerror}); {fix}") from None
     except ValueError as error:
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError(f"{path!r}: no path of a file") from None  # a NUL in it
+        # A NUL in it.
+        raise ConfigError(f"{str(path)!r}: this is not a path; give the path of a TOML file") from None
     return parse_toml(text, path.name)
 
 
@@ -65,16 +67,16 @@ def parse_toml(text: str, name: str) -> dict[str, Any]:
             raise RecursionError
         return tables
     except tomllib.TOMLDecodeError as error:
-        message = str(error)
+        message, fix = str(error), "complete the last line"
         match = re.search(r"at line (\d+)", message)
         lines = text.splitlines()
         if match and int(match[1]) <= len(lines):
-            message += f": {lines[int(match[1]) - 1].strip()}"
-        raise ConfigError(f"{name}: not valid TOML: {message}") from None
+            fix = f"correct this line: {lines[int(match[1]) - 1].strip()}"
+        raise ConfigError(f"{name}: not valid TOML: {message}; {fix}") from None
     except RecursionError:
-        raise ConfigError(f"{name}: lists or tables are nested too deep; no key needs that") from None
+        raise ConfigError(f"{name}: lists or tables are nested too deep; correct the brackets") from None
     except ValueError:
-        raise ConfigError(f"{name}: a whole number has more digits than any key takes; shorten it") from None
+        raise ConfigError(f"{name}: a whole number has more digits than any key takes; correct it") from None
 
 
 def _is_deep(tables: dict[str, Any]) -> bool:

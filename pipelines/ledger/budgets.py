@@ -52,7 +52,7 @@ class Budget:
         object.__setattr__(self, "period", period_label(self.period))
         if self.delta >= 1:
             raise LedgerError(
-                "the budget's delta is 1 or more, which allows anything. Fix: state less than 1"
+                "the budget's delta is 1 or more, which allows anything. Fix: state a delta below 1"
             )
 
 
@@ -131,7 +131,10 @@ def budgets_of_debit(
     By default the one for ever is that which was last entered.
     """
     if total is not None and (total.period is not None or budget.period is None):
-        raise LedgerError("a budget for ever is stated beside that of a period. Fix: name the period")
+        raise LedgerError(
+            "the budget over all periods has a period, or the budget beside it has none. Fix: name a period "
+            "for the budget beside it only"
+        )
     if total is not None:
         return [budget, total]
     ever = [
@@ -160,7 +163,8 @@ def check_terms(entries: list[Entry], data_set: str, budgets: list[Budget], term
         pairs = combinations_with_replacement(dict.fromkeys(summed), 2)
         pair = next(pair for pair in pairs if Terms.of_sum(pair) is None)
         raise PolicyError(
-            f"{data_set}: what {first[pair[0]]} and {last[pair[1]]} cost does not add up. {conflict(*pair)}"
+            f"{data_set}: the costs of {first[pair[0]]} and {last[pair[1]]} do not add up, as neither "
+            f"protects all that the other does: {conflict(*pair)}"
         )
     return total
 
@@ -181,9 +185,9 @@ def check_spelling(entries: list[Entry], data_set: str, period: str | None) -> N
         )
         if name and first is not None and one_form(first) != name:
             raise LedgerError(
-                f"the {kind} {name!a} looks as {first!a} does, which is in the ledger, and is spelled "
-                f"otherwise. Fix: copy the {kind} from odsynth ledger show; or, if it is another one, give "
-                "it a name that looks different"
+                f"the {kind} {name!a} looks like {first!a}, which is in the ledger, but is spelled "
+                f"differently. Fix: copy the {kind} from odsynth ledger show, or, if it is another {kind}, "
+                "choose a name that looks different"
             )
 
 
@@ -213,7 +217,7 @@ def check_budget(
         f"{data_set}: the budget {when} does not allow this release: too little {short} is left; "
         f"spent epsilon {up(spent[0])}, delta {up(spent[1])}; remaining epsilon {down(left[0])}, "
         f"delta {down(left[1])}; asked epsilon {up(cost[0])}, delta {up(cost[1])}. Fix: plan a release that "
-        "costs less, or have whoever answers for the data raise its budget"
+        "costs less, or ask for a larger budget"
     )
 
 
@@ -249,7 +253,7 @@ def period_label(value: str | None) -> str | None:
 def check_hash(value: str) -> None:
     """Refuse what is not a SHA-256."""
     if not re.fullmatch("[0-9a-f]{64}", value):
-        raise LedgerError("the plan's hash is not a SHA-256. Fix: give its 64 hexadecimal digits")
+        raise LedgerError("the plan's hash is not a SHA-256. Fix: write its 64 hexadecimal digits")
 
 
 def utc_text(now: datetime | None) -> str:

@@ -28,7 +28,7 @@ _VERSION = 3
 _BUSY_SECONDS = 60.0
 _AMOUNTS = {"epsilon", "delta"}
 _RESTORE = (
-    "put back the last good copy, compare it with the heads that releases have kept, and keep this file"
+    "keep this file, put the last good copy back, and compare it with the heads that releases have kept"
 )
 
 TABLES = {
@@ -228,7 +228,7 @@ def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in ("application_id", "user_version")
     )
     if identity != _APPLICATION_ID:
-        raise LedgerError(f"{path}: this is not a ledger. Fix: name another file")
+        raise LedgerError(f"{path}: this is not a ledger. Fix: name the ledger's file")
     if version != _VERSION:
         raise LedgerError(
             f"{path}: the ledger's format is {version}, and this version reads {_VERSION}. Fix: use the "
@@ -245,7 +245,7 @@ def _connection(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
     with _clear_errors(path):
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
-            raise LedgerError(f"{path}: this is not a file. Fix: give the path of the ledger's file")
+            raise LedgerError(f"{path}: this is not a file. Fix: name the ledger's file")
         if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise LedgerError(f"{path}: others can write to the ledger. Fix: chmod 600")
         uri = f"{path.as_uri()}?mode={mode}"
@@ -263,9 +263,11 @@ def _clear_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise LedgerError(f"{path}: there is no such ledger. Fix: check the path, or put it back") from None
+        fix = "check the path, or put the ledger back"
+        raise LedgerError(f"{path}: there is no such ledger. Fix: {fix}") from None
     except OSError as error:
-        raise LedgerError(f"{path}: the ledger cannot be used: {error.strerror}. Fix: check it") from error
+        rule, fix = f"the ledger cannot be used ({error.strerror})", "check the path and its permissions"
+        raise LedgerError(f"{path}: {rule}. Fix: {fix}") from error
     except sqlite3.ProgrammingError:
         raise
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # SQLite's message may quote the damage
@@ -274,10 +276,10 @@ def _clear_errors(path: Path) -> Iterator[None]:
             if (refusal := locks_refused(path.parent)) is not None:  # SQLite says "busy" of that too
                 raise LedgerError(f"{path}: {refusal}") from error
             rule = f"another process has held the ledger for more than {_BUSY_SECONDS:.0f} s"
-            fix = "end that process, or wait, and run again"
+            fix = "wait, or end that process, and run again"
         elif name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_FULL", "SQLITE_IOERR")):
             rule = f"the ledger's file or folder cannot be used ({name})"
-            fix = "check permissions and free space of its folder"
+            fix = "check the permissions and free space of its folder"
         else:
             rule, fix = f"the ledger's file is damaged ({name})", _RESTORE
         raise LedgerError(f"{path}: {rule}. Fix: {fix}") from None
@@ -286,7 +288,8 @@ def _clear_errors(path: Path) -> Iterator[None]:
 def check_folder(path: Path) -> None:
     """Refuse a ledger whose folder is not there."""
     if not path.parent.is_dir():
-        raise LedgerError(f"{path.parent}: the ledger's folder does not exist. Fix: make it, mode 0700")
+        fix = "make the folder with mode 0700"
+        raise LedgerError(f"{path.parent}: the ledger's folder does not exist. Fix: {fix}")
 
 
 @contextmanager

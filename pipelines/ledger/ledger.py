@@ -239,7 +239,8 @@ class Ledger:
             If there is no such debit or its release is finished.
         """
         if outcome not in get_args(Outcome):
-            raise LedgerError(f"no such outcome. Fix: one of {', '.join(get_args(Outcome))}")
+            fix = f"write one of {', '.join(get_args(Outcome))}"
+            raise LedgerError(f"there is no such outcome. Fix: {fix}")
         words = line_of_text(detail, "detail", _LONGEST_DETAIL) if detail else None
         with writing(self.path) as connection:
             entries = read_entries(connection, self.path)
@@ -276,7 +277,7 @@ class Ledger:
             if paid.plan_sha256 != plan_sha256:
                 raise LedgerError(
                     f"{self.path}: entry {paid.entry} paid for another plan. Fix: resume with the plan that "
-                    "was debited, or begin a new run, which is debited anew"
+                    "was debited, or begin a new run, which is debited again"
                 )
             append(connection, entries, Entry(0, self._time(entries, now), "resumed", debit=debit_id))
         return _debit(paid)
@@ -357,7 +358,7 @@ class Ledger:
         if format == "jsonl":
             return "".join(json.dumps(row, sort_keys=True, separators=(",", ":")) + "\n" for row in rows)
         if format != "csv":
-            raise LedgerError("no such format. Fix: jsonl or csv")
+            raise LedgerError("there is no such format. Fix: write jsonl or csv")
         columns = dict.fromkeys(name for names in TABLES.values() for name in names)
         text = io.StringIO()
         writer = csv.DictWriter(text, [*columns, "hash"], restval="", lineterminator="\n")
@@ -378,8 +379,8 @@ class Ledger:
         time = utc_text(now)
         if entries and time < entries[-1].time:
             raise LedgerError(
-                f"{self.path}: the clock says {time}, before the last entry ({entries[-1].time}): it went "
-                "back. Fix: set the clock right"
+                f"{self.path}: the clock says {time}, which is before the last entry ({entries[-1].time}). "
+                "Fix: set the clock"
             )
         return time
 
@@ -396,7 +397,7 @@ class Ledger:
         if any(entry.debit == debit_id and entry.kind == "finished" for entry in entries):
             raise LedgerError(
                 f"{self.path}: the release of entry {paid.entry} is finished. Fix: for another "
-                "release, begin a new run, which is debited anew"
+                "release, begin a new run, which is debited again"
             )
         return paid
 

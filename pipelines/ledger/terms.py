@@ -29,8 +29,8 @@ class Terms:
         """Return the terms that a debit names."""
         if (parts := _TEXT.fullmatch(text or "")) is None:
             raise LedgerError(
-                f"the terms of a debit, {text!a}, are none. Fix: write POLICY; homes anywhere; records 1, or "
-                "as another debit has them"
+                f"{text!a} are not the terms of a debit. Fix: copy the terms of another debit, or write "
+                "POLICY; homes anywhere; records 1"
             )
         return cls(parts[1], parts[2], int(parts[3]))
 
@@ -63,12 +63,11 @@ class Terms:
 
 def conflict(former: Terms, latter: Terms) -> str:
     """Say why costs on two terms do not add up, by the key of the configuration, and what to do."""
-    neither = "neither protects all that the other does"
     if len({former.homes, latter.homes} - {ANYWHERE}) > 1:
         return (
-            "geography, with jobs.population: both are of jobs of residents, of other blocks, and "
-            f"{neither}. Fix: keep the blocks of the first release, or release jobs of workers who live "
-            "anywhere (geography.external_zones)"
+            "geography, with jobs.population: both release jobs of residents, but of different blocks. Fix: "
+            "keep the blocks of the first release, or release jobs of workers who live anywhere "
+            "(geography.external_zones)"
         )
     (kind, _, first), (other_kind, _, second) = (terms.policy.partition(" ") for terms in (former, latter))
     digests, second_digests = (
@@ -80,18 +79,20 @@ def conflict(former: Terms, latter: Terms) -> str:
     if kind == other_kind == "attribute":
         changed = changed or min(digests.keys() ^ second_digests.keys())
         return (
-            f"privacy.protects: {unquote(changed)}: its categories are other ones, or it is secret in "
-            f"one release only, and {neither}. Fix: list from the first release on the same attributes, each "
-            "with every category that may ever come, in one order; or release under full"
+            f"privacy.protects: {unquote(changed)} has other categories, or is protected in one release "
+            "only. Fix: always protect the same attributes and list all categories that may ever come, or "
+            "write "
+            'policy = "full"'
         )
     if kind == other_kind and (changed is not None or kind == "distance"):
-        areas = "blocks" if kind == "distance" else f"units of {changed!r}"
+        areas = "blocks or their places" if kind == "distance" else f"units of {changed!r} or their blocks"
         return (
-            f"geography: the {areas} are other ones, or have other places or blocks, and {neither}. Fix: "
-            "keep the crosswalk (and groupings) of the first release, with every place that may ever come; "
-            "or release under full"
+            f"geography: the {areas} differ. Fix: keep the crosswalk and groupings of the first release, "
+            "with "
+            'every place that may ever come, or write policy = "full"'
         )
     return (
-        f"privacy.policy: one is under {former.policy!r}, one under {latter.policy!r}, and {neither}. Fix: "
-        "release under the same policy, or under full"
+        f"privacy.policy: the policies are {former.policy!r} and {latter.policy!r}. Fix: write the same "
+        "policy, "
+        'or policy = "full"'
     )

@@ -77,15 +77,15 @@ def refuse_other_names(config: ReleaseConfig) -> None:
         if differences:
             problems.setdefault(key, []).append(f"{path.name} is by its name of {', '.join(differences)}")
     lines = [
-        f"{key}: {first}{f' ({len(more)} more files differ, too)' if more else ''}; name the files of these "
-        "jobs, or correct the configuration"
+        f"{key}: {first}{f' ({len(more)} more files differ, too)' if more else ''}; name the right files, or "
+        "correct the configuration"
         for key, (first, *more) in problems.items()
     ]
     parts = {name.part for key, _, name, _ in _named_files(config) if key == "workplaces.file"}
     whole = {"main"} if config.jobs.population == "residents" else {"aux", "main"}
     if parts and parts != whole:
         lines.append(
-            f"workplaces.file: by their names the files are of part {' and '.join(sorted(parts))}, and the "
+            f"workplaces.file: by their names, the files are of part {' and '.join(sorted(parts))}, and the "
             f"jobs of {' and '.join(sorted(whole))}; name the table of the same jobs"
         )
     if lines:
@@ -170,6 +170,6 @@ def refuse_one_file_twice(config: ReleaseConfig) -> None:
             info = path.stat()
             if (first := first_path.setdefault((info.st_dev, info.st_ino), path)) is not path:
                 raise ConfigError(
-                    f"{path}: a file of jobs is named twice, also as {first}. Name each file once (see what "
-                    "* and ? in jobs.file and jobs.aux match)"
+                    f"{path}: a file of jobs is named twice, also as {first}. Fix: name each file once "
+                    "(check what * and ? in jobs.file and jobs.aux match)"
                 )

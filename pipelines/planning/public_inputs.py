@@ -206,7 +206,7 @@ def _expected(
         return listed_slots(listed, geography, level, categories)
     except ValueError as error:
         rule = f"the table has categories of {error} that the configuration does not list"
-        fix = "list them in [[attribute]], or correct the table"
+        fix = "list these categories in [[attribute]], or correct the table"
         raise geo_data.InputError(_slot_file(config), rule, fix=fix) from None
 
 
@@ -374,7 +374,7 @@ def _check_codes(config: ReleaseConfig, geography: geo_data.Geography) -> None:
             "codes of blocks or external zones contain a comma, a quote or a line break",
             pc.sum(bad).as_py() or 0,
             column=geography.block_level,
-            fix="rename them, or write csv = false in [release]",
+            fix="rename these codes, or write csv = false in [release]",
         )
 
 
@@ -386,11 +386,11 @@ def _check_categories(config: ReleaseConfig, slots: geo_data.Slots) -> None:
         if bad or any(mark in attribute for mark in ',"'):
             raise geo_data.InputError(
                 _slot_file(config),
-                "categories cannot name a column of the OD file: they, or the attribute, contain a comma, "
-                "a quote or a line break",
+                "categories cannot name a column of the OD file, as they or the attribute contain a comma, a "
+                "quote or a line break",
                 column=attribute,
                 count=bad or len(categories),
-                fix="rename them; the OD file has one column for each category",
+                fix="rename the categories, or the attribute",
             )
     # "h_geocode" would take the place of the homes.
     counts = itertools.chain(*count_columns(attributes).values())
@@ -398,8 +398,8 @@ def _check_categories(config: ReleaseConfig, slots: geo_data.Slots) -> None:
     if len(set(columns)) < len(columns):
         raise geo_data.InputError(
             _slot_file(config),
-            "categories give the same column of the OD file as another, but for capitals, or one that it has "
-            f"anyway ({', '.join(OD_COLUMNS)})",
+            "categories name the same column of the OD file as another category, but for capitals, or one of "
+            f"its columns {', '.join(OD_COLUMNS)}",
             count=len(columns) - len(set(columns)),
             fix="rename an attribute or a category",
         )
@@ -411,7 +411,7 @@ def check_pool_by(config: ReleaseConfig, slots: geo_data.Slots) -> None:
     if config.jobs.format == "lodes" and len(by) > 1:
         raise geo_data.InputError(
             _slot_file(config),
-            "pools cannot be made by more than one attribute: the OD format counts each attribute by itself",
+            "pools cannot be made by several attributes, as the OD format counts each attribute by itself",
             fix="name one attribute in plan.pool_by, or use job-level microdata",
         )
     unknown = sorted(set(by) - set(slots.attributes))
@@ -419,7 +419,7 @@ def check_pool_by(config: ReleaseConfig, slots: geo_data.Slots) -> None:
         raise geo_data.InputError(
             _slot_file(config),
             f"plan.pool_by names {', '.join(unknown)}, which is not an attribute of the jobs",
-            fix=f"the attributes are: {', '.join(slots.attributes) or 'none'}",
+            fix=f"name attributes of the jobs ({', '.join(slots.attributes) or 'none'})",
         )
 
 

@@ -139,7 +139,8 @@ def changed(config: ReleaseConfig, changes: Mapping[str, str]) -> ReleaseConfig:
         elif name == "mechanism":
             if mechanism is None and value != AUTO:
                 raise ConfigError(
-                    f"mechanism: {value!r} cannot be tried; there are {', '.join(sorted(synth.MECHANISMS))}"
+                    f"mechanism: {value!r} cannot be tried; write one of "
+                    f"{', '.join(sorted(synth.MECHANISMS))}"
                 )
         elif name == "pool_by":
             plan[name] = None if value == AUTO else strata_of(value)
@@ -243,12 +244,13 @@ def tune(
     candidates = sweep.configurations(config)
     if proxy_truth is not None and config.secret:
         raise ConfigError(
-            "privacy.protects: an earlier release does not tell which category goes with which home "
-            "and other attributes of a job; leave the proxy truth out"
+            "privacy.protects: an earlier release does not tell the home and the attributes of the same job; "
+            "leave the proxy truth out"
         )
     if proxy_truth is not None and config.protects_records:
         raise ConfigError(
-            'privacy.protects = "record": an earlier release tells homes of its own jobs, and not of those '
+            'privacy.protects = "record": an earlier release tells the homes of its own jobs, not of the '
+            "jobs "
             "that are expected; leave the proxy truth out"
         )
     refuse_as_public(config, proxy_truth)

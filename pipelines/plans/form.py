@@ -57,10 +57,10 @@ def read_document(folder: Path, content: bytes | None = None) -> dict[str, Any]:
         raise ValueError("plan.json: the file is not there, or cannot be read") from error
     check_format(document, "plan.json", PLAN_FORMAT)
     if document.keys() != _KEYS:
-        raise ValueError("plan.json: keys are missing, or are none of this format")
+        raise ValueError("plan.json: keys are missing or unknown")
     quoted_config(document)
     if document["mechanism"] not in synth.MECHANISMS:
-        raise ValueError(f"plan.json: the mechanism is none of {', '.join(sorted(synth.MECHANISMS))}")
+        raise ValueError(f"plan.json: the mechanism is not one of {', '.join(sorted(synth.MECHANISMS))}")
     return document
 
 

@@ -62,11 +62,11 @@ class TableChoice:
     def from_json(cls, data: dict[str, Any]) -> TableChoice:
         """Read what `to_json` returned."""
         if data.keys() != {"work", "by", "home", "share"}:
-            raise ValueError("a measured table has work, by, home and share")
+            raise ValueError("a measured table must have the keys work, by, home and share")
         work, by, home, share = data["work"], data["by"], data["home"], data["share"]
         texts = [share, *by, *(level for level in (home, work) if level is not None)]
         if not all(isinstance(text, str) for text in texts):
-            raise TypeError("levels, attributes and the share of a measured table are texts")
+            raise TypeError("levels, attributes and the share of a measured table must be texts")
         return cls(work, tuple(by), home, synth.exact(share, "the share of a measured table"))
 
 
@@ -104,7 +104,7 @@ class MeasuredGroups:
             )
         self.choice, self._geography, self._policy = choice, geography, policy
         if choice.home is None:
-            raise ValueError("a table of homes has a level of homes")
+            raise ValueError("a table of homes needs a level of homes")
         self._widths = [len(slots.categories[name]) for name in choice.by]
         self._categories = [slots.categories[name] for name in choice.by]
         self._keys, n = np.unique(self._key(slots), return_counts=True)

@@ -232,7 +232,7 @@ def load_plan(
     if json.loads(json.dumps(_document(plan, files))) != document or not all(
         isinstance(note, str) for note in plan.notes
     ):
-        raise ValueError("plan.json: it does not say what a plan says, or says more")
+        raise ValueError("plan.json: it does not hold exactly what a plan holds")
     return plan
 
 
@@ -437,7 +437,7 @@ def _load_pools(
     part = domains.part[domain]
     home_part = np.repeat(part, n) if domains.policy.n_parts > 1 else part[:1]
     if np.any(np.diff(key * domains.policy.n_parts + part) <= 0):
-        raise ValueError("pools.parquet: pools are not in order, or one comes twice")
+        raise ValueError("pools.parquet: pools are not in order, or a pool is repeated")
     pools = PoolTable(
         pooling=pooling,
         place=place,

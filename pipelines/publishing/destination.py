@@ -40,7 +40,7 @@ def open_place(destination: PathLike, storage_options: dict[str, Any] | None) ->
     name = shown_address(url) if "://" in url or "::" in url else url  # a folder's name may have an @
     try:
         if not url or "::" in url:
-            raise PublishError(f"{name!r} is not a destination: name one folder or one URL")
+            raise PublishError(f"{name!r} is not a destination. Fix: name one folder or one URL")
         fs, root = fsspec.url_to_fs(url, **(storage_options or {}))
         yield Place(fs, root)
     except PublishError:
@@ -56,7 +56,7 @@ def _reason(error: Exception) -> str:
     rule = f"the storage cannot be used ({type(error).__name__})"
     fix = "check the address and its credentials, and that the storage answers"
     if isinstance(error, ImportError):
-        rule, fix = f"a package is missing ({error})", "for s3://, pip install s3fs"
+        rule, fix = f"a package is missing ({error})", "install it, as pip install s3fs does for s3://"
     return f"{rule}. Fix: {fix}"
 
 
@@ -72,7 +72,8 @@ class Place:
             release, destination = out.resolve(), Path(self.root or "/").resolve()
             if release.is_relative_to(destination) or destination.is_relative_to(release):
                 raise PublishError(
-                    f"{destination} and the release {release} lie inside each other; choose another place"
+                    f"{destination} lies inside the release {release}, or around it. Fix: choose another "
+                    "place"
                 )
 
     def shown(self, path: str) -> str:
@@ -194,4 +195,7 @@ def _pour(source: Path, target: Any, expected: str) -> None:
             digest.update(chunk)
             target.write(chunk)
     if digest.hexdigest() != expected:
-        raise PublishError(f"{source.name} was changed while it was published; the version is not complete")
+        raise PublishError(
+            f"{source.name} was changed while it was published, and the version is not complete. Fix: put "
+            "the file back, and publish again"
+        )

@@ -109,7 +109,7 @@ def publish(
     key = None if key is None else path_of(key, "key")
     public = Path(out) / "public"
     if public.is_symlink():
-        raise PublishError(f"{public} is a link; only a folder as a run made it is published")
+        raise PublishError(f"{public} is a link. Fix: publish a folder as a run made it")
     if not public.exists() and (Path(out) / "certificate.json").is_file():
         raise PublishError(f"{out} is a public folder. Fix: name the folder of the release, around it")
     sealed = _sealed(public)
@@ -117,7 +117,10 @@ def publish(
     certificate = (public / "certificate.json").read_bytes()
     files = parse_checksums(sealed.get(CHECKSUMS, b""))
     if _sealed(public) != sealed or files.get("certificate.json") != _sha256(certificate):
-        raise PublishError(f"{public} was changed while it was verified; nothing was published")
+        raise PublishError(
+            f"{public} was changed while it was verified, and nothing was published. Fix: publish again when "
+            "nothing writes to it"
+        )
     files |= {name: _sha256(data) for name, data in sealed.items() if name != CHECKSUMS}
     stated = parse_certificate(certificate)
     sums = _sha256(sealed[CHECKSUMS])
@@ -156,7 +159,7 @@ def withdraw(
         title = _Title(place, name, version)
         title.must_exist()
         if not place.create(title.beside("withdrawn"), _remark(reason)):
-            raise PublishError(f"{title.location} was withdrawn before; add an erratum to say more")
+            raise PublishError(f"{title.location} is withdrawn already. Fix: add an erratum to say more")
         return title.state()
 
 
@@ -221,8 +224,10 @@ class _Title:
 
     def __init__(self, place: Place, name: str, version: str) -> None:
         if not _VERSION.fullmatch(version):
-            rule = "letters, digits, dots, dashes, underscores; a letter or digit first; .json not last"
-            raise PublishError(f"{version!r} cannot be a version: {rule}")
+            fix = (
+                "write letters, digits, dots, dashes and underscores; a letter or digit first, .json not last"
+            )
+            raise PublishError(f"{version!r} cannot be a version. Fix: {fix}")
         self.place, self.name, self.version = place, folder_name(name), version
         self.folder = f"{place.root}/{self.name}/{version}"
         self.location = place.shown(self.folder)
@@ -232,21 +237,25 @@ class _Title:
 
     def must_exist(self) -> None:
         if not self.place.exists(self.beside("publication")):
-            raise PublishError(f"{self.location}: no such version was published")
+            raise PublishError(f"{self.location}: no such version was published. Fix: check name and version")
 
     def check_free(self, content: str | None) -> None:
         """Refuse a version that was withdrawn, stands for another content, or could not be asked for."""
         if self.version.casefold() == _NEWEST:
-            fix = "choose another name, or leave it to the program"
+            fix = "choose another version, or leave it out"
             raise PublishError(f"{self.version!r} means the newest version in addresses. Fix: {fix}")
         path = self.beside("publication")
         if self.place.exists(self.beside("withdrawn")):
-            raise PublishError(f"{self.location} was withdrawn and is not published again")
+            fix = "choose another version, or leave it out"
+            raise PublishError(f"{self.location} was withdrawn and is not published again. Fix: {fix}")
         if not self.place.exists(path):
             if self.place.files(self.folder):
-                raise PublishError(f"{self.location} is there, but was not published by this program")
+                rule = "is there, but was not published by this program"
+                raise PublishError(
+                    f"{self.location} {rule}. Fix: choose another version, or remove the folder"
+                )
         elif not self._is_cut_off() and (content is None or self.place.record(path).get("sha256") != content):
-            fix = "a version never changes; choose another name, or leave it to the program"
+            fix = "choose another version, or leave it out, as a version never changes"
             raise PublishError(f"{self.location} stands for another content. Fix: {fix}")
 
     def _is_cut_off(self) -> bool:
@@ -264,17 +273,21 @@ class _Title:
         self.check_free(_sha256(seal))  # perhaps it was taken this moment
         present = self.place.content(mark) if self.place.exists(mark) else b""
         if not seal.startswith(present):  # a beginning of it may be left by a storage that writes in place
-            raise PublishError(f"{self.location}/{CHECKSUMS} is not what was published")
+            fix = "put the file of the release back there"
+            raise PublishError(f"{self.location}/{CHECKSUMS} is not what was published. Fix: {fix}")
         return present != seal
 
     def compare(self, files: dict[str, str], extra: Collection[str] = (CHECKSUMS,)) -> None:
         """Read files back, and see that there are no others but `extra`."""
         strangers = sorted(self.place.files(self.folder) - {*files, *extra})
         if strangers:
-            raise PublishError(f"{self.location}: {', '.join(strangers[:5])} does not belong to the release")
+            rule = f"{', '.join(strangers[:5])} does not belong to the release"
+            raise PublishError(f"{self.location}: {rule}. Fix: move it away, and publish again")
         for name, digest in files.items():
             if self.place.sha256(f"{self.folder}/{name}") != digest:
-                raise PublishError(f"{self.location}/{name} is not what was published, or did not arrive")
+                rule = "is not what was published, or did not arrive"
+                fix = "publish again, or put the file of the release back there"
+                raise PublishError(f"{self.location}/{name} {rule}. Fix: {fix}")
 
     def state(self, around: set[str] | None = None) -> Published:
         """What the place says about the version; `around` are its files and records, if they are known."""
@@ -317,7 +330,7 @@ def folder_name(name: str) -> str:
 
 def _remark(text: str) -> dict[str, str]:
     if not text.strip():
-        raise PublishError("the text is empty; say what readers should know")
+        raise PublishError("the text is empty. Fix: write what readers should know")
     return {"format": _FORMAT, "date": _now(), "text": text.strip()}
 
 

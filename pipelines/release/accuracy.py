@@ -43,7 +43,7 @@ def read_accuracy(folder: Path, plan_sha256: str) -> ExpectedAccuracy | None:
         raise ValueError(f"{ACCURACY_FILE}: it is about another plan")
     expected = parse_expected(document, ACCURACY_FILE)
     if path.read_bytes() != _text(expected, plan_sha256).encode():
-        raise ValueError(f"{ACCURACY_FILE}: it says a thing twice, or is not written as this program does")
+        raise ValueError(f"{ACCURACY_FILE}: it repeats a key, or is not written as this program writes it")
     return expected
 
 
@@ -65,10 +65,10 @@ def check_accuracy(expected: ExpectedAccuracy, plan: ReleasePlan) -> str:
             f"{ACCURACY_FILE}: its tables are not those that the release is for, then flows at each level"
         )
     if expected.after_draw and not plan.measures:
-        raise ValueError(f"{ACCURACY_FILE}: noisy counts, of which the release has none, tell nothing of it")
+        raise ValueError(f"{ACCURACY_FILE}: it uses noisy counts, and the release has none")
     # Where workplaces are measured, a trial has as many jobs as their noisy counts say, however many.
     if not plan.workplaces and expected.jobs > len(plan.pools.slots):
-        raise ValueError(f"{ACCURACY_FILE}: it says more jobs than the plan has")
+        raise ValueError(f"{ACCURACY_FILE}: it states more jobs than the plan has")
     for table in () if plan.workplaces else expected.tables:
         if sum(size.cells * size.at_least for size in table.sizes) > expected.jobs:
             raise ValueError(f"{ACCURACY_FILE}: {table.table}: its numbers hold more jobs than there are")

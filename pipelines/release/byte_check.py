@@ -114,9 +114,9 @@ def _check_pair(
         same.append(compare(folder / csv, row_groups(path)))
     if not same[0]:
         if just_written or not _has_text(folder / csv, row_groups(path)):
-            raise RefusedError(f"{csv} and {parquet} hold different rows, or the first is written otherwise")
+            raise RefusedError(f"{csv} and {parquet} hold different rows, or are written in another way")
         if version == version_here("zlib"):
-            raise RefusedError(f"{csv}: zlib {version} compresses its rows otherwise, in these batches")
+            raise RefusedError(f"{csv}: zlib {version} compresses its rows differently, in these batches")
         yield csv
 
 

@@ -364,9 +364,9 @@ def make_certificate(
     """
     if not plan.says_whose_jobs:
         raise ConfigError(
-            "jobs.population: the plan does not say whose jobs are released, or says otherwise than "
-            "geography.external_zones; name zones for workers who live elsewhere, or write "
-            'population = "residents" in [jobs], if all may know of every job that its home lies inside the '
+            "jobs.population: the plan does not say whose jobs are released; name geography.external_zones, "
+            "or "
+            'write population = "residents" in [jobs] if everybody may know that all workers live in the '
             "geography, and plan again"
         )
     software = this_software()

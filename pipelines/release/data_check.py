@@ -279,7 +279,7 @@ class _OdRows:
             raise RefusedError(f"{name} has homes where nobody can live, or jobs where nobody can work")
         key = work.astype(np.int64) * geography.n_blocks + home
         if np.any(np.diff(key, prepend=self._last) <= 0):
-            raise RefusedError(f"{name}: rows are not in order, or a pair comes twice")
+            raise RefusedError(f"{name}: rows are not in order, or a pair is repeated")
         if not pc.all(pc.equal(table["createdate"], self._createdate), skip_nulls=False).as_py():
             raise RefusedError(f"{name}: createdate is not the day that certificate.json states")
         self._last = int(key[-1]) if key.size else self._last
@@ -301,7 +301,7 @@ def _check_forms(folder: Path, names: dict[str, str], counts: list[str], attribu
         if kind.endswith("_csv"):
             continue
         if (folder / name).is_dir() == ("od_csv" in names):
-            raise RefusedError(f"{name}: a file where a folder of parts is due, or the other way round")
+            raise RefusedError(f"{name}: it is a file instead of a folder of parts, or the reverse")
         for part in _files(folder / name):
             try:
                 check_form(part, jobs if kind == "jobs_parquet" else od)

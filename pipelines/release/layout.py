@@ -183,7 +183,7 @@ def public_files(folder: Path) -> list[str]:
 
 def not_public(folder: Path, name: str) -> str:
     """Return what is said of a folder that is not the public one of a release, as this file is not there."""
-    return f"{folder}: there is no {name}. Give the public folder of a release (OUT/public)"
+    return f"{folder}: there is no {name}. Fix: name the public folder of a release (OUT/public)"
 
 
 def without_parts(names: Iterable[str]) -> list[str]:

@@ -181,7 +181,7 @@ class _StoredCounts:
         if noisy.null_count or noisy.values.null_count or labels != self._groups[rows].combine_chunks():
             raise self._other_rows()
         if not np.array_equal(noisy.value_lengths().to_numpy(), self._table.k[rows]):
-            raise FormError(f"{self._path.name}: a group has not one count for each of its cells")
+            raise FormError(f"{self._path.name}: a group does not have one count for each of its cells")
         counts: NDArray[np.int64] = noisy.values.to_numpy()
         if self._public:
             self._check_noise(i, counts)
@@ -197,7 +197,7 @@ class _StoredCounts:
         return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, np.int64), *parts])
 
     def __setitem__(self, cells: slice, values: NDArray[np.int64]) -> None:
-        raise TypeError("a release is not changed")
+        raise TypeError("a release cannot be changed")
 
 
 def _is(kind: pa.DataType, other: pa.DataType) -> bool:
@@ -226,7 +226,7 @@ class Measurements:
         )
         if factors is None and plan.secondary:
             if scratch is None:
-                raise ValueError("several tables are fitted in a folder")
+                raise ValueError("several tables can be fitted in a folder only")
             for run in range(len(noisy)):
                 (scratch / str(run)).mkdir()
             self._factors = [

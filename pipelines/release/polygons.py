@@ -107,7 +107,7 @@ def check_polygons(folder: Path, geography: Geography, levels: tuple[str, ...]) 
         if not (flat & shapely.is_valid(shapes) & ~shapely.is_empty(shapes)).all():
             raise ValueError(f"{name}: shapes are not valid polygons in the plane")
         if stored != shapely.to_wkb(shapes, flavor="iso").tolist():
-            raise ValueError(f"{name}: shapes are written in another way, or have more behind them")
+            raise ValueError(f"{name}: shapes are written in another way, or other bytes follow them")
         if not table.equals(_table(level, codes, shapes), check_metadata=True):
             raise ValueError(f"{name}: the notes are not those of these shapes in EPSG:4326")
         counts.append(f"{len(shapes):,} of {geography.n_units(level):,} {level}")

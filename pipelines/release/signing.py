@@ -28,6 +28,8 @@ from pipelines.storage.durable import whole_file, write_whole
 from synth.errors import ShownError
 
 PUBLIC_KEY = "signing-key.pub"
+_LOOK = "check the path and its permissions"
+_COPY = "do not use this copy; take a whole copy from the publisher"
 _SIGNED = ("certificate.json", "SHA256SUMS")
 SIGNATURES = tuple(f"{name}.sig" for name in _SIGNED)
 
@@ -95,20 +97,21 @@ def read_private_key(path: Path) -> Ed25519PrivateKey:
             raise SigningError(f"{path}: this is not a file. Fix: name the private key's file")
         content = path.read_bytes()
         if b"PUBLIC KEY" in content:
-            raise SigningError(f"{path}: this is a public key. Fix: name the private one of the pair")
+            raise SigningError(f"{path}: this is a public key. Fix: name the private key of the pair")
         if path.stat().st_mode & 0o077:
             raise SigningError(f"{path}: others can read this private key. Fix: chmod 600")
         key = load_pem_private_key(content, password=None)
     except FileNotFoundError:
         raise SigningError(f"{path}: there is no such key. Fix: odsynth keygen FOLDER makes one") from None
     except OSError as error:
-        raise SigningError(f"{path}: {error.strerror}") from None
+        raise SigningError(f"{path}: the key cannot be read ({error.strerror}). Fix: {_LOOK}") from None
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         if isinstance(error, SigningError):
             raise
-        raise SigningError(f"{path}: this is not a private key in PEM without a pass phrase") from None
+        rule = "this is not a private key in PEM without a pass phrase"
+        raise SigningError(f"{path}: {rule}. Fix: odsynth keygen FOLDER makes one") from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise SigningError(f"{path}: this is not an Ed25519 key. Fix: odsynth keygen")
+        raise SigningError(f"{path}: this is not an Ed25519 key. Fix: odsynth keygen FOLDER makes one")
     return key
 
 
@@ -120,7 +123,7 @@ def check_key_pair(path: Path, key: Ed25519PrivateKey) -> None:
     beside = path.with_suffix(".pub")
     if beside != path and beside.is_file() and _raw(_read_public_key(beside)) != _raw(key.public_key()):
         raise SigningError(
-            f"{beside}: this is not the public half of {path.name}. Fix: put the right one there"
+            f"{beside}: this is not the public key of {path.name}. Fix: put the right public key there"
         )
 
 
@@ -173,17 +176,19 @@ def check_signatures(folder: PathLike, pinned: PathLike | None = None) -> str:
     if len(missing) == len(parts) and pinned is None:
         return signature_in_words(signed=False)
     if missing:
-        raise SigningError(f"{', '.join(missing)} is missing")
+        raise SigningError(f"{', '.join(missing)} is missing. Fix: {_COPY}")
     key = _read_public_key(folder / PUBLIC_KEY)
     if (folder / PUBLIC_KEY).read_bytes() != _pem(key):
-        raise SigningError(f"{PUBLIC_KEY} holds more than a key, or is not written as keys are")
+        raise SigningError(f"{PUBLIC_KEY} is not exactly one public key in PEM. Fix: {_COPY}")
     if pinned is not None and _raw(_read_public_key(pinned)) != _raw(key):
-        raise SigningError(f"{PUBLIC_KEY} is not the key {pinned}: somebody else signed")
+        fix = "ask the publisher for the right key, and do not use the release if it differs"
+        raise SigningError(f"{PUBLIC_KEY} is not the key {pinned}: somebody else signed. Fix: {fix}")
     for name, signature in zip(_SIGNED, SIGNATURES, strict=True):
         try:
             key.verify((folder / signature).read_bytes(), (folder / name).read_bytes())
         except InvalidSignature as error:
-            raise SigningError(f"{signature} is not a signature of {name} by {PUBLIC_KEY}") from error
+            rule = f"{signature} is not a signature of {name} by {PUBLIC_KEY}"
+            raise SigningError(f"{rule}. Fix: {_COPY}") from error
     return (
         "signed by the key given"
         if pinned
@@ -195,11 +200,13 @@ def _read_public_key(path: Path) -> Ed25519PublicKey:
     try:
         key = load_pem_public_key(path.read_bytes())
     except OSError as error:
-        raise SigningError(f"{path}: {error.strerror}") from None
+        raise SigningError(f"{path}: the key cannot be read ({error.strerror}). Fix: {_LOOK}") from None
     except (ValueError, UnsupportedAlgorithm):
-        raise SigningError(f"{path.name}: this is not a public key in PEM") from None
+        fix = "use the public key that odsynth keygen wrote"
+        raise SigningError(f"{path.name}: this is not a public key in PEM. Fix: {fix}") from None
     if not isinstance(key, Ed25519PublicKey):
-        raise SigningError(f"{path.name}: this is not an Ed25519 key")
+        fix = "use the public key that odsynth keygen wrote"
+        raise SigningError(f"{path.name}: this is not an Ed25519 key. Fix: {fix}")
     return key
 
 

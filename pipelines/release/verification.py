@@ -278,7 +278,9 @@ class _PublicFolder:
         expected |= {*workplace_files(plan)}
         expected |= {ACCURACY_FILE} if self.accuracy else set()
         if more := sorted({*without_parts(present - {MANIFEST, NAME_FILE, PUBLIC_KEY})} ^ expected):
-            raise RefusedError(f"a release of this kind has other files: {', '.join(more)}")
+            raise RefusedError(
+                f"files are missing, or do not belong to a release of this kind: {', '.join(more)}"
+            )
         if not _manifest_is_original(self.folder, self.hashes):
             raise RefusedError(f"{MANIFEST} does not describe this release")
         sources = f"the plan, certificate.json{f' and {ACCURACY_FILE}' if self.accuracy else ''}"
@@ -424,7 +426,7 @@ def _read_certificate(folder: Path) -> Certificate:
         raise RefusedError(str(error)) from error
     dependencies = [*certificate.software.dependencies]
     if content != certificate_text(certificate).encode() or dependencies != sorted(dependencies):
-        raise RefusedError("certificate.json says a thing twice, or is not written as this program does")
+        raise RefusedError("certificate.json repeats a key, or is not written as this program writes it")
     if (folder / "certificate.schema.json").read_bytes() != schema_text().encode():
         raise RefusedError(f"certificate.schema.json is not the schema of {certificate.format}")
     return certificate

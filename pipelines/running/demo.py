@@ -67,7 +67,8 @@ def demo(
     if target.exists():
         if not _is_demo(target, config.release.name):
             raise ConfigError(
-                f"{target}: the output folder exists and is not an earlier demo. Choose another with --out"
+                f"{target}: the output folder exists and is not an earlier demo. Fix: choose another with "
+                "--out"
             )
         shutil.rmtree(target)
     _log.info("Generating %s ...", _WHAT[which])

@@ -59,7 +59,7 @@ _CLUSTER_JOBS = 10_000_000  # below, a cluster has hardly started when threads h
 _PLAN_SPACE = 4  # a process that reads a plan needs this many times its arrays
 # How long a run waits for workers, of Dask's configuration; and unless that says it.
 _WAIT, _WAIT_DEFAULT = "distributed.scheduler.no-workers-timeout", "10 minutes"
-_SAME_CODE = "install the same version of odsynth and of its dependencies on all workers, start them anew"
+_SAME_CODE = "install the same versions of odsynth and its dependencies on all workers, restart the workers"
 _LOOK = 2.0  # seconds between two looks at the cluster
 # Also what does not leave this machine (docs/operations.md says what that means where others use it).
 _ENCRYPTED = re.compile(r"tls://|inproc://|tcp://(127(\.\d+){3}|localhost|\[::1\]):\d+\Z")
@@ -189,7 +189,7 @@ def try_workers(scheduler: str | None, *, begun: bool = False) -> None:
             continue
         if isinstance(why, Exception):
             rule = f"odsynth cannot be used there ({type(why).__name__})"
-            why = f"{rule}. Fix: install the version there that is here"
+            why = f"{rule}. Fix: install the same version there as here"
         if why:
             raise ConnectionError(errno.ECONNABORTED, f"worker {worker} of the Dask cluster: {why}")
 
@@ -212,7 +212,7 @@ def _refuse_unencrypted(client: Client) -> int:
         look()
     for address in (client.scheduler.address, cluster["address"], *cluster["workers"]):  # type: ignore[union-attr]
         if not _ENCRYPTED.match(address):
-            rule = "homes and key of a run are sent encrypted only, and this cluster has no TLS"
+            rule = "the homes and the key of a run are only sent encrypted, and this cluster has no TLS"
             fix = "start scheduler and workers with certificates (tls://, docs/operations.md), then go on"
             raise ConnectionError(errno.EPROTONOSUPPORT, f"{rule}. Fix: {fix}", shown_address(address))
     return sum(worker["nthreads"] for worker in cluster["workers"].values())
@@ -495,8 +495,8 @@ def _explaining_loss(client: Client, state: str, again: str) -> Iterator[None]:
     try:
         yield
     except KilledWorker:
-        fix = "give the workers more memory, or see their logs"
-        raise lost("task after task, the workers that did it have died", fix) from None
+        fix = "give the workers more memory, or read their logs"
+        raise lost("several workers died on the same task", fix) from None
     except _OtherCodeError as error:
         raise lost(f"a worker of the Dask cluster {error}", _SAME_CODE) from None
     except (NoWorkerError, _NoWorkersError) as error:

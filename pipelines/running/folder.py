@@ -67,20 +67,20 @@ class RunState:
 
 def other_version(place: Path, begun: Software | None) -> ConfigError:
     """Return the error of a run that this version cannot go on with; it names both versions and commits."""
-    now, rule, fix = this_software(), "begun by another version of the program", "go on with that version"
+    now, rule, fix = this_software(), "begun by another version of the program", "use that version"
     if begun is None:
         rule = f"damaged, or {rule}"
     elif begun == now:
-        rule, fix = "damaged: it is not what this version, which began it, writes", "put back a copy of it"
+        rule, fix = "damaged, and not what this version wrote when it began the run", "put back a copy of it"
     else:
-        rule += f": {begun.words}"
+        rule += f", {begun.words}"
         had, has = begun.dependencies, now.dependencies
         names = sorted(name for name in {*had, *has} if had.get(name) != has.get(name))
         if names:
             changed = (f"{name} {had.get(name, 'none')} (now {has.get(name, 'none')})" for name in names)
             rule += f", with {', '.join(changed)}"
     return ConfigError(
-        f"{place}: {rule}. This is {now.words}. Fix: {fix}, or odsynth runs --wipe gives it up"
+        f"{place}: {rule}; this is {now.words}. Fix: {fix}, or give the run up with odsynth runs --wipe"
     )
 
 
@@ -141,8 +141,9 @@ class RunFolder:
                 if self.begun:
                     by = f", begun by {software.words}" if (software := self.software()) else ""
                     raise ConfigError(
-                        f"{self.folder}: an unfinished run of this release is there{by}. Continue it with "
-                        "odsynth resume, or drop it with odsynth runs --wipe (what it has spent stays spent)"
+                        f"{self.folder}: an unfinished run of this release is there{by}. Fix: continue it "
+                        "with odsynth resume, or drop it with odsynth runs --wipe (what it has spent stays "
+                        "spent)"
                     )
                 self._clear()
                 try:
@@ -165,9 +166,9 @@ class RunFolder:
             left = ""
             if self.confidential.is_dir():  # abandoned: it may hold homes
                 self.wipe(begun=False)
-                left = ", and what one that was stopped before it was paid for had left is removed"
+                left = ", and the rest of a run that was stopped before it paid is removed"
             raise ConfigError(
-                f"{self.folder}: there is no unfinished run here{left}; begin one with odsynth run"
+                f"{self.folder}: there is no unfinished run here{left}. Fix: begin a run with odsynth run"
             )
         self._must_be_ours()
         with self._locked():
@@ -182,7 +183,8 @@ class RunFolder:
         self._must_be_ours()
         with self._locked():
             if self.begun and not begun:
-                raise ConfigError(f"{self.folder}: a run was begun here meanwhile; look again")
+                fix = "list the runs again with odsynth runs"
+                raise ConfigError(f"{self.folder}: a run was begun here meanwhile. Fix: {fix}")
             self._state.unlink(missing_ok=True)  # from here on it cannot be resumed, whatever comes
             self.forget_key()
             for folder in (self.homes, self.folder):  # the lock goes after the homes
@@ -204,7 +206,7 @@ class RunFolder:
             if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
                 fix = "remove it"
                 if self.begun:
-                    fix = "if the run in it is yours, chmod -R go= and resume it; if it is not, remove it"
+                    fix = "chmod -R go= and resume the run, if it is yours; otherwise remove it"
                 raise ConfigError(
                     f"{folder}: this must be a folder of yours that nobody else can use; it is "
                     f"{what_is_at(folder)}, of user {status.st_uid} and mode "

@@ -204,11 +204,12 @@ def debits_of(outs: PathLike | Iterable[PathLike]) -> list[str]:
     for out in paths_of(outs, "outs"):
         staging = RunFolder(out) if RunFolder(out).begun else RunFolder.of(out)
         if not staging.begun:
-            raise ConfigError(f"{out}: no release with its confidential folder is there")
+            rule, fix = "no release with its confidential folder is there", "name the output folder of a run"
+            raise ConfigError(f"{out}: {rule}. Fix: {fix}")
         if (debit_id := staging.load().debit) is None:
             raise ConfigError(
-                f"{out}: no debit is noted there: nothing paid for this release, or it was stopped just "
-                "then (odsynth resume notes it)"
+                f"{out}: no debit is noted there. Fix: name a release that paid; if the run was stopped "
+                "while it paid, odsynth resume notes the debit"
             )
         debits.append(debit_id)
     return debits

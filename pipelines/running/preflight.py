@@ -49,12 +49,12 @@ from pipelines.storage.parquet_bytes import check_parquet_bytes, rewrite
 from synth.errors import ShownError
 
 PLAN_FOLDER, PLAN_NUMBERS = "plan", "forecast.json"  # in the folder that `odsynth plan` writes
-_AGAIN = "Plan again with odsynth plan"
+_AGAIN = "plan again with odsynth plan"
 _NO_PLAN = (
-    f"not a folder that odsynth plan wrote: {PLAN_NUMBERS}, {NAME_FILE}, or a file in {PLAN_FOLDER}, is not "
-    "there or not what it writes"
+    f"not a folder that odsynth plan wrote: {PLAN_NUMBERS}, {NAME_FILE} or a file of {PLAN_FOLDER} is "
+    "missing or damaged"
 )
-_OTHER_PLAN = f"the plan is not the one that {PLAN_NUMBERS} is about. {_AGAIN}"
+_OTHER_PLAN = f"the plan is not the plan that {PLAN_NUMBERS} describes"
 
 
 def check_ready(
@@ -122,8 +122,8 @@ def load_back(config: ReleaseConfig, stored: Path, sha256: str) -> ReleasePlan:
         problems = [str(error)]  # a plan is public, so nothing is withheld
     if problems:
         raise ConfigError(
-            f"the plan cannot be read back as it was written ({', '.join(problems)}); nothing was paid. "
-            "Rename levels, attributes, categories or codes of areas that are out of the ordinary"
+            f"the plan cannot be read back as it was written ({', '.join(problems)}), and nothing was paid. "
+            "Fix: rename levels, attributes, categories or codes of areas with unusual characters"
         )
     return plan
 
@@ -158,24 +158,23 @@ def take_plan(config: ReleaseConfig, folder: Path, stored: Path) -> tuple[Releas
         if names_sha256 is not None:
             shutil.copyfile(folder / NAME_FILE, names)
     except (FileNotFoundError, NotADirectoryError, shutil.SpecialFileError):
-        raise ConfigError(f"{folder}: {_NO_PLAN}") from None
+        raise ConfigError(f"{folder}: {_NO_PLAN}. Fix: {_AGAIN}") from None
     if names_sha256 is not None and names_sha256 != sha256_of(names):
-        raise ConfigError(f"{folder}: {_OTHER_PLAN}")
+        raise ConfigError(f"{folder}: {_OTHER_PLAN}. Fix: {_AGAIN}")
     document = read_document(stored, content)
     if others := _differing(document["configuration"], config.public.quoted()):
         rule = "the plan was made for another configuration, or by another version of the program"
         fix = f"{_AGAIN}, or change the configuration back"
-        raise ConfigError(f"{folder}: {rule}; they differ in {', '.join(others)}. {fix}")
+        raise ConfigError(f"{folder}: {rule}; they differ in {', '.join(others)}. Fix: {fix}")
     plan, others, problems = _checked_plan(config, stored, document)
     if names_sha256 is not None:
         check_names(names.parent, plan.geography)
         others += [] if check_parquet_bytes(names, partial(rewrite, names)) else [NAME_FILE]
     if others:
-        raise ConfigError(f"{folder}: another version of pyarrow wrote {', '.join(others)}. {_AGAIN}")
+        raise ConfigError(f"{folder}: another version of pyarrow wrote {', '.join(others)}. Fix: {_AGAIN}")
     if problems:
-        raise ConfigError(
-            f"{folder}: the plan is not what its configuration asks for: {', '.join(problems)}. {_AGAIN}"
-        )
+        rule = f"the plan is not what its configuration asks for: {', '.join(problems)}"
+        raise ConfigError(f"{folder}: {rule}. Fix: {_AGAIN}")
     if (accuracy := numbers.get("accuracy")) is not None:  # a plan that was not tried has none
         expected = parse_expected(accuracy, PLAN_NUMBERS)
         if expected.after_draw:
@@ -195,9 +194,9 @@ def plan_numbers(folder: Path, stored: Path | None = None) -> tuple[dict[str, An
         plan_sha256, _ = numbers["plan_sha256"], numbers["names_sha256"]
         content = ((stored or folder / PLAN_FOLDER) / "plan.json").read_bytes()
     except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
-        raise ConfigError(f"{folder}: {_NO_PLAN}") from None
+        raise ConfigError(f"{folder}: {_NO_PLAN}. Fix: {_AGAIN}") from None
     if plan_sha256 != hashlib.sha256(content).hexdigest():
-        raise ConfigError(f"{folder}: {_OTHER_PLAN}")
+        raise ConfigError(f"{folder}: {_OTHER_PLAN}. Fix: {_AGAIN}")
     return numbers, content
 
 
@@ -229,10 +228,10 @@ def refuse_other_slots(config: ReleaseConfig, plan: ReleasePlan) -> None:
         return
     file = config.jobs.file if config.workplaces is None else config.workplaces.file
     current = slot_source(config, plan.geography).slots(plan.policy)
-    fix = "plan again: the plan was made for other jobs"
+    fix = "plan again, as the plan was made for other jobs"
     for name, categories in planned.categories.items():
         if current.categories.get(name) != categories:
-            rule = "the categories are not those of the plan"
+            rule = "the categories differ from the categories of the plan"
             raise geo_data.InputError(file, rule, column=name, fix=fix)
     keys, counts = zip(*(_counted(slots, plan.policy.n_parts) for slots in (planned, current)), strict=True)
     distinct, position = np.unique(np.concatenate(keys), return_inverse=True)
@@ -243,7 +242,7 @@ def refuse_other_slots(config: ReleaseConfig, plan: ReleasePlan) -> None:
             if plan.policy.n_parts == 1
             else "work block, attribute or part of homes"
         )
-        rule = f"jobs are not as in the plan: another number, {kinds}"
+        rule = f"jobs are not as in the plan: the number, {kinds} differs"
         raise geo_data.InputError(file, rule, count=differ, fix=fix)
 
 
@@ -283,7 +282,7 @@ def check_space(config: ReleaseConfig, plan: ReleasePlan) -> None:
     if free < needed:
         raise ConfigError(
             f"{config.release.out}: the run may take {needed / 1e6:,.0f} MB there, and {free / 1e6:,.0f} MB "
-            "are free. Make room, or choose another release.out"
+            "are free. Fix: make room, or choose another release.out"
         )
 
 
@@ -312,7 +311,7 @@ def _check_out(config: ReleaseConfig) -> None:
     staging = RunFolder.of(out)
     if config.ledger is not None and {out, staging.folder} & {*_of_ledger(config.ledger.file)}:
         raise ConfigError(
-            f"{out}: the ledger has this path. Choose another release.out, or another ledger.file"
+            f"{out}: the ledger has this path. Fix: choose another release.out, or another ledger.file"
         )
     try:
         with scratch_file(anchor / out.relative_to(anchor).parts[0]) as first:
@@ -327,8 +326,8 @@ def _check_out(config: ReleaseConfig) -> None:
         name = anchor.name if not anchor.is_dir() else Path(error.filename or out).name
         text = name if len(name) <= 60 else f"{name[:57]}..., {len(os.fsencode(name))} bytes"
         raise ConfigError(
-            f"{out}: the output folder, or a file in it, cannot be made: {error.strerror} ({text}). Choose "
-            "another release.out, or other names where the names of files come from: release.state, levels"
+            f"{out}: the output folder, or a file in it, cannot be made: {error.strerror} ({text}). Fix: "
+            "choose another release.out, or another release.state or level, as files are named after them"
         ) from None
 
 

@@ -444,11 +444,11 @@ def _refuse_other(out: Path, digest: str | None = None) -> None:
     except NotADirectoryError:
         names = set()
     if PLAN_NUMBERS not in names or names - ours or not (out / PLAN_FOLDER / "plan.json").is_file():
-        rule = "the folder exists and is not an earlier plan, or more than that"
-        raise ConfigError(f"{out}: {rule}. Choose another with --out")
+        rule = "the folder exists, and is not an earlier plan or has other files too"
+        raise ConfigError(f"{out}: {rule}. Fix: choose another with --out")
     if digest is not None and (existing := plan_hash(out / PLAN_FOLDER)) != digest:
         rule = f"plan {existing[:12]} is there, which may have been reviewed, and this is plan {digest[:12]}"
-        raise ConfigError(f"{out}: {rule}. Choose another folder with --out, or remove this one")
+        raise ConfigError(f"{out}: {rule}. Fix: choose another folder with --out, or remove this folder")
 
 
 # --- the picture of cells

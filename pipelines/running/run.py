@@ -225,8 +225,8 @@ def resume(
             return Release(out / "public")
     if staging.begun and done.checked and staging.load().name == done.load().name:
         raise ConfigError(
-            f"{staging.folder}: an older copy of the folder of the release in {out}. Fix: drop this copy "
-            "with odsynth runs --wipe, then odsynth resume"
+            f"{staging.folder}: this is an older copy of the release in {out}. Fix: drop this copy with "
+            "odsynth runs --wipe, then run odsynth resume"
         )
     refuse_existing(out)
     steps = StepLog(progress)
@@ -234,14 +234,14 @@ def resume(
         finished_before = is_finished(state)
         if finished_before and not staging.checked:
             raise ConfigError(
-                f"{staging.folder}: by the ledger this release is finished, so this is an older copy of its "
-                "folder, from which nothing is drawn again. Fix: keep the release that was made, and drop "
-                "this copy with odsynth runs --wipe"
+                f"{staging.folder}: by the ledger this release is finished, so nothing is drawn again from "
+                "this older copy. Fix: keep the release that was made, and drop this copy with odsynth runs "
+                "--wipe"
             )
         if not staging.checked:
             try_workers(scheduler, begun=True)
         check_ready(state.config.with_out(out), public=False, confidential=False)
-        with blame_plan(staging.public, "Put back a copy of it, or give the run up with odsynth runs --wipe"):
+        with blame_plan(staging.public, "put back a copy of it, or give the run up with odsynth runs --wipe"):
             plan = load_plan(staging.public / "plan")
         steps.order = resumed_steps(plan)
         certificate, guarantee = state.certificate, certify(plan)
@@ -249,7 +249,10 @@ def resume(
         if now.model_copy(update={"created": certificate.created}) != certificate:
             raise other_version(staging.folder, certificate.software)
         if plan_hash(staging.public / "plan") != certificate.plan_sha256:
-            raise ConfigError(f"{staging.folder}: the plan is not the one that the run began with")
+            rule, fix = "the plan is not the plan that the run began with", "put back a copy of that plan"
+            raise ConfigError(
+                f"{staging.folder}: {rule}. Fix: {fix}, or give the run up with odsynth runs --wipe"
+            )
         signature = state.config.signature
         signing_key = read_private_key(signature.key) if signature else None
         if debit_of(state) is None:  # stopped just before it was paid
@@ -384,7 +387,7 @@ def _put_in_place(staging: RunFolder, out: Path) -> None:
     if os.path.lexists(out):
         raise ConfigError(
             f"{out}: the output folder appeared during the run; it is {what_is_at(out)}, and nothing was "
-            "replaced. Fix: move it away, then odsynth resume"
+            "replaced. Fix: move it away, then run odsynth resume"
         )
     staging.folder.rename(out)
     out.chmod(0o755)
@@ -432,8 +435,8 @@ def _keep_homes(
         if not all(jobs.any() for jobs in tables):
             raise geo_data.InputError(
                 config.jobs.files[0],
-                "no job at all is of a work block and category that the public table of workplaces has",
-                fix="write work blocks and categories in both files alike",
+                "no job has a work block and category of the public table of workplaces",
+                fix="write work blocks and categories in the same way in both files",
             )
         staging.note_differences(differences(plan, pool_sizes))
     return reading.sha256, rows

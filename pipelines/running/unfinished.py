@@ -47,7 +47,8 @@ def unfinished_runs(place: PathLike) -> list[UnfinishedRun]:
     if place.name and staging.is_dir():
         return [_described(staging)]
     if not place.is_dir():
-        raise ConfigError(f"{place}: there is no such folder, and no unfinished run of it")
+        fix = "name the output folder of a run, or a folder of such folders"
+        raise ConfigError(f"{place}: there is no such folder, and no unfinished run of it. Fix: {fix}")
     folders = sorted({*place.glob(f".*{_END}"), *place.glob(f"*/.*{_END}")})
     return [_described(folder) for folder in folders if folder.is_dir() and not folder.is_symlink()]
 
@@ -57,7 +58,8 @@ def wipe_run(run: UnfinishedRun) -> None:
     check_type(run, UnfinishedRun, "run", "unfinished_runs")
     staging = RunFolder(run.folder)
     if _described(run.folder) != run:
-        raise ConfigError(f"{run.folder}: something has become of this run meanwhile; look again")
+        fix = "list the runs again with odsynth runs"
+        raise ConfigError(f"{run.folder}: this run was changed meanwhile. Fix: {fix}")
     state = staging.load() if run.begun and not run.problem else None
     staging.wipe(begun=run.begun)
     if state is None or state.config.ledger is None or is_finished(state):

@@ -92,7 +92,7 @@ def filled(value: Any, names: Mapping[str, str]) -> Any:
     for name, form, conversion in fields:
         if name not in names or form or conversion:
             choices = ", ".join(f"{{{choice}}}" for choice in names)
-            raise ValueError(f"{shown(value)}: what stands in braces must be one of {choices}")
+            raise ValueError(f"{shown(value)} has other braces than {choices}; write only these")
     return value.format(**names)
 
 
@@ -106,9 +106,9 @@ def put(data: dict[str, Any], key: str, value: Any) -> None:
         elif isinstance(inside, dict):
             inside = inside.setdefault(part, {})
         else:
-            raise ValueError(f'the base has no table "{part}" there')
+            raise ValueError(f'the base has no table "{part}" there; name a key of the base')
     if not isinstance(inside, dict):
-        raise ValueError("the base has no table there")
+        raise ValueError("the base has no table there; name a key of the base")
     whole = key == "release.year" or type(inside.get(last)) is int
     inside[last] = int(value) if whole and isinstance(value, str) and value.isdecimal() else value
 
@@ -389,7 +389,8 @@ def read_calendar(folder: Path | str) -> Calendar:
         files.remove(folder / SETTINGS)
         settings = read_model(folder / SETTINGS, SettingsFile)
     if not files:
-        raise ConfigError(f"{folder}: no release calendar; name a folder with the TOML files of schedules")
+        fix = "name a folder with the TOML files of schedules"
+        raise ConfigError(f"{folder}: this is no release calendar; {fix}")
     schedules: list[Schedule] = []
     problems: list[str] = []
     for path in files:
@@ -423,4 +424,4 @@ def _schedule(path: Path) -> Schedule:
     for occurrence in schedule.occurrences():
         occurrence.config()
         return schedule
-    raise ConfigError(f"{path.name}: nothing is ever due since start; correct dates, cron or start")
+    raise ConfigError(f"{path.name}: nothing is ever due after start; correct dates, cron or start")

@@ -148,13 +148,13 @@ class _Call:
         self.owners = {record.out: record.name for record in self.records.values()}
 
     def summary(self) -> Summary:
-        fix = "cannot be read; remove it, and the occurrence is looked at anew"
+        fix = "the record cannot be read; remove it, and the occurrence is looked at again"
         problems = [*self.calendar.problems, *(f"{self.store.path(n)}: {fix}" for n in sorted(self.damaged))]
         last = max((record.time for record in self.records.values()), default="")
         results: list[Result] = []
         if last > self.now.isoformat():
-            fix = f"set it right or, if it was ahead then, remove those records in {self.store.folder}"
-            problems.append(f"the clock is at {self.now.isoformat()}, before the last attempt, {last}: {fix}")
+            fix = f"set the clock; if it was ahead then, remove the later records in {self.store.folder}"
+            problems.append(f"the clock says {self.now.isoformat()}, before the last attempt ({last}); {fix}")
         else:
             blocked: dict[str, str] = {}
             self.looked = True
@@ -198,15 +198,16 @@ class _Call:
             return _result(occurrence, "failed", "its record cannot be read", record)
         tried = record.attempts if record else 0
         if tried >= self.calendar.attempts:
-            fix = f"when the cause is removed, remove {self.store.path(occurrence.name)}"
+            fix = f"correct the cause, then remove {self.store.path(occurrence.name)}"
             return _result(occurrence, "given up", f"{tried} attempts; {fix}", record)
         try:
             config = occurrence.config()
             out = config.release.out
             if (owner := self.owners.setdefault(str(out), occurrence.name)) != occurrence.name:
-                raise ConfigError(f"{occurrence.name}: {out} is the output folder of {owner} too")
+                fix = "give each release its own release.out"
+                raise ConfigError(f"{occurrence.name}: {out} is the output folder of {owner} too; {fix}")
             if occurrence.schedule.file.publish and self.calendar.signer and config.signature is None:
-                fix = "add [signature] with the key to its base, or leave out publish"
+                fix = "add [signature] with the key to its base, or leave publish out"
                 raise ConfigError(f"{occurrence.name}: only signed releases are published here; {fix}")
             on = RunFolder.of(out).begun or RunFolder(out).checked
             shares = occurrence.schedule.file.shares
@@ -218,8 +219,8 @@ class _Call:
             if record is not None and skipped and not _payable(config, record, dry_run=self.dry_run):
                 return self._set_aside(occurrence, record, record.reason or "", tried, out)
             if record is not None and record.out != str(out) and record.status != "skip":
-                fix = f"put release.out back, or remove {self.store.path(occurrence.name)} to begin anew"
-                raise ConfigError(f"{occurrence.name}: was begun in {record.out}; {fix}")
+                fix = f"put release.out back, or remove {self.store.path(occurrence.name)} to begin again"
+                raise ConfigError(f"{occurrence.name}: the release was begun in {record.out}; {fix}")
             absent = [] if on else _absent(config)
             _refuse_wrong_paths(occurrence, absent)
         except ConfigError as error:
@@ -369,7 +370,7 @@ def _refuse_wrong_paths(occurrence: Occurrence, absent: list[Path]) -> None:
         )
         folder = path.parent if common == path else common
         if _missing(folder) or folder.is_file():
-            rule = f"the folder {folder} is not there, so that {path.name} cannot come"
+            rule = f"the folder {folder} is not there, so {path.name} cannot be delivered"
             problems.append(f"{occurrence.name}: {rule}; correct the path, or make the folder")
     if problems:
         raise ConfigError(problems)

@@ -35,7 +35,7 @@ async def known_parameters(request: Request) -> None:
             detail = f"{_shown(name)}: there is no such parameter here; {names}. Leave it out or correct it."
             raise ServiceError(422, "unknown_parameter", detail)
         if times > 1 and not repeatable[name]:
-            raise invalid(f"{name}: is there {times} times; give it once.")
+            raise invalid(f"{name}: the parameter is there {times} times; give it once.")
 
 
 @lru_cache(maxsize=1024)

@@ -97,7 +97,7 @@ class _Guard:
             self._state.log.write("error", id=identity, error=_where(error))
             if status:  # too late for an answer; the server breaks the connection
                 raise
-            detail = f"An error that was not foreseen; in the log it is {identity}."
+            detail = f"An error that was not foreseen. Tell the operator its name in the log: {identity}."
             await refusal(Request(inner), 500, "unforeseen", detail)(inner, receive, sent)
         finally:
             self._account(inner, identity, method, status, time.perf_counter() - begun)

@@ -64,7 +64,8 @@ def begin_service(path: Path, report: Callable[[str], None]) -> ServiceSettings:
     path = path.absolute()
     for taken in (path, path.parent / "odsynth-service"):
         if os.path.lexists(taken):
-            raise ConfigError(f"{taken}: it exists. Start it without --init, or name another file")
+            fix = "start the service without --init, or name another file"
+            raise ConfigError(f"{taken}: it exists already. Fix: {fix}")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(_SETTINGS.format(name=path.name), encoding="utf-8")
     settings = load_settings(path)

@@ -114,7 +114,7 @@ class Store:
             raise _unusable("needs a driver that is not installed: pip install 'psycopg[binary]'") from error
         except (SQLAlchemyError, OSError) as error:
             raise _unusable(
-                f"cannot be used ({type(error).__name__}); see that it runs and lets us in"
+                f"cannot be used ({type(error).__name__}); check that it runs and accepts the service"
             ) from None
         return store
 
@@ -184,7 +184,7 @@ def after(seconds: float) -> str:
 
 def _sqlite(address: URL) -> Engine:
     if address.database in (None, "", ":memory:"):
-        raise _unusable("names no file, and what it holds must outlive the service; name one")
+        raise _unusable("names no file, but what it holds must outlive the service; name a file")
     Path(str(address.database)).touch(mode=0o600)
     # Autocommit in the driver: it would begin a transaction only at the first change, too late for a claim.
     engine = create_engine(address, connect_args={"timeout": _PATIENCE, "isolation_level": None})

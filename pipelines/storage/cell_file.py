@@ -48,12 +48,12 @@ class CellSpan:
         """Read a run of numbers that are there."""
         begin, stop = cells.start - self._first, cells.stop - self._first
         if begin < 0 or stop > len(self._values):
-            raise IndexError("these cells are not there")
+            raise IndexError("there are no such cells")
         return self._values[begin:stop]
 
     def __setitem__(self, cells: slice, values: npt.NDArray[Any]) -> None:
         """Refuse: they are kept as they are."""
-        raise TypeError("a part of a table is only read")
+        raise TypeError("a part of a table can only be read")
 
 
 class JoinedFiles:
@@ -75,7 +75,7 @@ class JoinedFiles:
 
     def __setitem__(self, cells: slice, values: npt.NDArray[Any]) -> None:
         """Refuse: they are kept as they are."""
-        raise TypeError("files that are joined are only read")
+        raise TypeError("joined files can only be read")
 
 
 def new_numbers(folder: Path, name: str, cells: int) -> CellFile | npt.NDArray[np.float64]:

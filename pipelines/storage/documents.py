@@ -15,7 +15,7 @@ def read_json(path: Path) -> Any:
     """Read a JSON document in UTF-8, as `parse_json` does."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
-        raise ValueError(f"{path.name}: not a file, or one of more than {_LARGEST:,} bytes")
+        raise ValueError(f"{path.name}: this is not a file, or has more than {_LARGEST:,} bytes")
     return parse_json(path.read_bytes(), path.name)
 
 
@@ -27,7 +27,7 @@ def parse_json(content: str | bytes, name: str = "the text") -> Any:
     except RecursionError:
         pass
     except ValueError:
-        raise ValueError(f"{name}: not JSON in UTF-8, or with numbers that are none") from None
+        raise ValueError(f"{name}: this is not JSON in UTF-8, or has invalid numbers") from None
     raise ValueError(f"{name}: lists or tables are nested too deep")
 
 
@@ -38,7 +38,7 @@ def check_format(document: Any, name: str, expected: str) -> None:
         is_ours = isinstance(stated, str) and re.fullmatch(r"odsynth [a-z]{1,20} [0-9.]{1,9}", stated)
         raise ValueError(
             f"{name}: its format is {stated if is_ours else 'none of odsynth'}, and this version reads "
-            f"{expected}. Fix: use the version that wrote it, or make it again with this one"
+            f"{expected}. Fix: use the version that wrote it, or make it again with this version"
         )
 
 

@@ -27,9 +27,9 @@ def shown_message(error: BaseException, *, one_line: bool = False) -> str:
         reason = error.strerror or "cannot be used"
         return f"{error.filename}: {reason}" if error.filename else reason
     if isinstance(error, MemoryError):
-        return "the memory does not suffice: that of the machine, or what the system allows this process"
+        return "the memory of the machine, or the memory that the system allows this process, is too small"
     if isinstance(error, SystemError):
-        return "compiled code failed without a reason (SystemError), as it does where memory does not suffice"
+        return "compiled code failed without a reason (SystemError), as it does where memory is too small"
     return "its message could show confidential values and is withheld"
 
 
@@ -82,4 +82,9 @@ def blame(kind: type[ShownError], rule: str, fix: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None and not missing:
             raise
         reason = f"there is no {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
-        raise kind(f"{rule}: {reason}. {fix}") from error
+        raise kind(with_fix(f"{rule}: {reason}", fix)) from error
+
+
+def with_fix(rule: str, fix: str) -> str:
+    """Return a message with this fix, unless an error that it quotes has one."""
+    return rule if "Fix: " in rule else f"{rule}. Fix: {fix}"

@@ -45,7 +45,7 @@ def check_form(
     file_metadata, schema = pq.read_metadata(path), pq.read_schema(path)
     size = sum(file_metadata.row_group(i).total_byte_size for i in range(file_metadata.num_row_groups))
     if max(size, 8 * file_metadata.num_rows) > most_bytes(path.stat().st_size):
-        raise FormError(f"{path.name}: far more comes out of the file than a table of a release holds")
+        raise FormError(f"{path.name}: the file unpacks to far more bytes than a table of a release has")
     if schema.names != list(columns):
         raise FormError(f"{path.name}: columns are not {', '.join(columns)}")
     for field, kind in zip(schema, columns.values(), strict=True):

@@ -27,7 +27,7 @@ def stored_name(value: str, longest: int) -> str:
     text = one_form(value)
     if not text or len(text) > longest or text != text.strip() or not text.isprintable():
         raise ValueError(
-            f"1 to {longest} printable characters on one line, without spaces at either end, can be stored"
+            f"write 1 to {longest} printable characters on one line, without spaces at either end"
         )
     return text
 

@@ -23,7 +23,7 @@ from pipelines.release.layout import not_public
 from pipelines.release.pages import phrases
 from pipelines.release.workplaces import drawn_plan
 from pipelines.storage.durable import whole_folder
-from pipelines.views.folder import PublicReleaseError, check_target
+from pipelines.views.folder import PublicReleaseError, check_target, not_as_released
 
 _FIGURE = "attackers.png"
 
@@ -62,15 +62,16 @@ def attackers(
     try:
         classes = attackers_of(stubbornness)
     except ValueError as error:
-        raise PublicReleaseError(f"{error}. Fix: give positive numbers, as in 1,10,100") from None
+        raise PublicReleaseError(f"{error}. Fix: write positive numbers, such as 1,10,100") from None
     place = folder / "plan" if (folder / "plan").is_dir() else folder
     if not (place / "plan.json").is_file():
-        raise PublicReleaseError(f"{not_public(folder, 'plan.json')}, or what odsynth plan wrote")
+        raise PublicReleaseError(f"{not_public(folder, 'plan.json')}, or a folder that odsynth plan wrote")
     try:
         plan = load_plan(place)
         drawn = plan if place == folder else drawn_plan(folder, plan)
     except (ValueError, OSError) as error:  # a plan is public: nothing is withheld
-        raise PublicReleaseError(f"{folder}: no plan can be read there: {error}") from error
+        fix = "plan again, or take a whole copy of the release"
+        raise not_as_released(f"{folder}: no plan can be read there", error, fix) from error
     certificate = certificate_of_draw(promise(plan, plan.certify()), drawn)
     report = describe_attackers(drawn, certificate, classes)
     if to is not None:

@@ -141,7 +141,7 @@ def combine(
     if not (np.isfinite(q).all() and np.isfinite(u).all() and (u >= 0).all()):
         raise ValueError("estimates and variances must be finite, and variances not negative")
     if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, not be {level}")
+        raise ValueError(f"level must lie between 0 and 1, not at {level}")
     within = float(u.mean())
     extra = float(q.var(ddof=1)) * (1 / m if rule == "partially" else 1 + 1 / m)
     if rule == "fully":

@@ -33,25 +33,27 @@ def download(address: str, cache: Path | None = None) -> Path:
         names = {str(file["name"]): str(file["sha256"]) for file in files}
         content = str(entry["sha256"])
         if not all(_SHA256.fullmatch(digest) for digest in (content, *names.values())):
-            raise PublicReleaseError(f"{address}: what it answers are not hashes of files")
+            raise PublicReleaseError(f"{address}: the answer has no hashes of files. Fix: tell the publisher")
         folder = cache / content
         for name, digest in names.items():
             parts = PurePosixPath(name).parts
             if name.startswith("/") or ".." in parts or "\\" in name:
-                raise PublicReleaseError(f"{address}: {name!r} is no name of a file of a release")
+                rule = f"{name!r} is not the name of a file of a release"
+                raise PublicReleaseError(f"{address}: {rule}. Fix: tell the publisher")
             if name.removesuffix(".csv.gz") + ".parquet" not in names or not name.endswith(".csv.gz"):
                 url, path = f"{service}/{version_path}/files/{quote(name)}", folder.joinpath(*parts)
                 pooch.retrieve(url, f"sha256:{digest}", path.name, path.parent, progressbar=False)
     except requests.RequestException as error:
         host = urlsplit(address).netloc
-        raise PublicReleaseError(f"{address}: {host} does not answer: {_reason(error)}") from error
+        rule, fix = f"{host} does not answer ({_reason(error)})", "check the address, or try again later"
+        raise PublicReleaseError(f"{address}: {rule}. Fix: {fix}") from error
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, PublicReleaseError):
             raise
         why = (
-            "a file is not what its hash says"
+            "a file does not have its hash"
             if "hash" in str(error)
-            else "it does not answer as this program does"
+            else "the server does not answer as odsynth does"
         )
         raise PublicReleaseError(f"{address}: {why}. Fix: try again, or tell the publisher") from error
     return folder

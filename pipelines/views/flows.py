@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 import geo_data
 from geo_data.distance import bearing, distance_km
-from pipelines.views.folder import PublicReleaseError, blame_release
+from pipelines.views.folder import WHOLE_COPY, PublicReleaseError, blame_release
 
 if TYPE_CHECKING:
     from pipelines.views.release import Area, Release
@@ -61,9 +61,8 @@ def flow_batches(
         tables = [table for table in read_tables if len(table)]
         for table in tables:
             if table["work"].iloc[0] < reached[kind_behind]:
-                raise PublicReleaseError(
-                    f"{kind_behind} rows are not in the order of their work blocks: not as they were released"
-                )
+                rule = f"{kind_behind} rows are not in the order of their work blocks"
+                raise PublicReleaseError(f"{rule}, in which they were released. Fix: {WHOLE_COPY}")
             reached[kind_behind] = table["work"].iloc[-1]
         if not groups:
             del waiting[kind_behind]
@@ -145,7 +144,8 @@ def with_units(
         if not pd.api.types.is_integer_dtype(flows[side]):
             numbered[side] = geography.unit_number(level, flows[side])
             if (unknown := numbered[side] < 0).any():
-                raise PublicReleaseError(f"there is no {level} {flows[side][unknown].iloc[0]!r}")
+                code = flows[side][unknown].iloc[0]
+                raise PublicReleaseError(f"there is no {level} {code!r}; name areas of the release by code")
     return flows.assign(**numbered)
 
 
@@ -168,5 +168,6 @@ def _positions(areas: pd.Series, places: pd.DataFrame) -> NDArray[np.intp]:
         return areas.to_numpy()
     position = pd.Index(places["code"]).get_indexer(areas)
     if (position < 0).any():
-        raise PublicReleaseError(f"there is no place of the area {areas[position < 0].iloc[0]!r}")
+        area = areas[position < 0].iloc[0]
+        raise PublicReleaseError(f"there is no place of the area {area!r}; add its row to the places")
     return position

@@ -6,8 +6,11 @@ import os
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from pipelines.storage.errors import blame, refuse_no_folder, what_is_at
+from pipelines.storage.errors import blame, refuse_no_folder, what_is_at, with_fix
 from synth.errors import ShownError
+
+WHOLE_COPY = "take a whole copy, and check it with odsynth verify"
+"""What to do about a file of a release that is damaged."""
 
 
 class PublicReleaseError(ShownError, ValueError):
@@ -16,15 +19,20 @@ class PublicReleaseError(ShownError, ValueError):
 
 def blame_release(path: Path) -> AbstractContextManager[None]:
     """Say of whatever goes wrong with a file of a release that it is this file (`blame`)."""
-    fix = "Fix: take a whole copy; odsynth verify checks it"
-    return blame(PublicReleaseError, f"{path}: damaged, or not as it was released", fix)
+    return blame(PublicReleaseError, f"{path}: damaged, or not as it was released", WHOLE_COPY)
+
+
+def not_as_released(path: Path | str, error: Exception, fix: str = WHOLE_COPY) -> PublicReleaseError:
+    """Return the error of a file of a release that cannot be used, with this fix unless it has one."""
+    return PublicReleaseError(with_fix(f"{path}: {error}", fix))
 
 
 def check_target(target: Path, folder: Path, *, new: bool = False) -> None:
     """Refuse to write into a public folder, whose files are sealed by its checksums."""
     if target.resolve().is_relative_to(folder.resolve()):
         raise PublicReleaseError(
-            f"{target}: a file more in the public folder would make it fail `verify`; choose another place"
+            f"{target}: another file in the public folder would make odsynth verify fail. Fix: choose "
+            "another place"
         )
     refuse_no_folder(target.parent, PublicReleaseError)
     if new and os.path.lexists(target):

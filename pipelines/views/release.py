@@ -44,7 +44,7 @@ from pipelines.storage.checksums import CHECKSUMS, sha256_of
 from pipelines.storage.progress import Progress
 from pipelines.views.choices import DRAWS
 from pipelines.views.flows import flow_batches, with_codes
-from pipelines.views.folder import PublicReleaseError, blame_release
+from pipelines.views.folder import WHOLE_COPY, PublicReleaseError, blame_release, not_as_released
 from pipelines.views.labels import areas_like, unit_names
 
 if TYPE_CHECKING:
@@ -107,9 +107,10 @@ class Release:
         try:
             return parse_certificate(path.read_bytes())
         except ValidationError as error:
-            raise PublicReleaseError(f"{path}: not a certificate of this program") from error
+            rule = "this is not a certificate of this program"
+            raise PublicReleaseError(f"{path}: {rule}. Fix: {WHOLE_COPY}") from error
         except ValueError as error:  # which names the file
-            raise PublicReleaseError(f"{path.parent}: {error}") from error
+            raise not_as_released(path.parent, error) from error
 
     @cached_property
     def plan_document(self) -> dict[str, Any]:
@@ -120,7 +121,7 @@ class Release:
                 document = read_document(path.parent)
                 _check_names(certificate, document)
             except ValueError as error:  # which names the file
-                raise PublicReleaseError(f"{path.parent}: {error}") from error
+                raise not_as_released(path.parent, error) from error
         return document
 
     @cached_property
@@ -136,7 +137,7 @@ class Release:
         try:
             return drawn_plan(self.public, load_plan(self.public / "plan", self.plan_document))
         except (ValueError, OSError) as error:  # a plan is public: nothing is withheld
-            raise PublicReleaseError(f"{self.public / 'plan'}: {error}") from error
+            raise not_as_released(self.public / "plan", error) from error
 
     @property
     def name(self) -> str:
@@ -373,7 +374,8 @@ class Release:
         """
         path = self._job_file
         if path is None:
-            raise PublicReleaseError(f"{self.public}: this release counts each attribute by itself")
+            rule = "this release counts each attribute by itself, so it has no file of jobs"
+            raise PublicReleaseError(f"{self.public}: {rule}. Fix: use its flows")
         with blame_release(path):
             for file in ds.dataset(path, format="parquet").files:
                 source = geo_data.MicrodataJobs(
@@ -864,7 +866,7 @@ def open_release(source: PathLike, implicate: int = 1, *, cache: PathLike | None
     assert release.geography
     if not 1 <= implicate <= release.implicates:
         raise PublicReleaseError(
-            f"{folder}: there is no implicate {implicate}; there are {release.implicates}"
+            f"{folder}: there is no implicate {implicate}; name one from 1 to {release.implicates}"
         )
     return release
 

@@ -111,17 +111,19 @@ class JobGroups:
 
     def __post_init__(self) -> None:
         if self.n.ndim != 1 or self.n.size == 0 or self.n.min() < 1 or self.place.shape != self.n.shape:
-            raise ValueError("job groups have at least one job and a place each")
+            raise ValueError("every job group must have at least one job, and a place")
         if self.member.ndim != 2 or self.member.shape[1] != self.n.size or self.member.shape[0] == 0:
-            raise ValueError("every row has a group in every table, and there is at least one table")
+            raise ValueError(
+                "every row must have a group in every table, and there must be at least one table"
+            )
         before = self.place
         if np.any(np.diff(before) < 0):
-            raise ValueError("places rise")
+            raise ValueError("places must increase")
         for step in self.steps:
             if step.shape != self.n.shape or np.any(np.diff(step) < 0):
-                raise ValueError("the parts of a step rise over the rows")
+                raise ValueError("the parts of a step must increase over the rows")
             if np.any((np.diff(before) > 0) & (np.diff(step) == 0)):
-                raise ValueError("the parts of a step nest in those of the step before")
+                raise ValueError("the parts of a step must nest in the parts of the step before")
             before = step
 
     @cached_property
@@ -160,7 +162,7 @@ class JobGroups:
     def check(self, tables: Sequence[Table]) -> None:
         """Refuse tables whose groups do not have the jobs of these rows, in the order of `member`."""
         if len(tables) != self.member.shape[0]:
-            raise ValueError("there is not one row of groups for every table")
+            raise ValueError("there must be one row of groups for every table")
         for table, member in zip(tables, self.member, strict=True):
             jobs = np.zeros(table.n.size, np.int64)
             np.add.at(jobs, member, self.n)

@@ -84,7 +84,9 @@ class Geometric(Mechanism):
         shares.insert(0, 1 - sum(shares, Fraction(0)))
         tables = tuple(table for table, _ in secondary)
         if min(shares) <= 0:
-            raise ValueError("every measured table has a share of epsilon above 0, together 1")
+            raise ValueError(
+                "every measured table must have a share of epsilon above 0, and the shares must add up to 1"
+            )
         if target.protects == "record" or domains.policy.secret:  # neighbours differ in every table
             changed = Fraction(1)
         else:
@@ -314,9 +316,9 @@ def _check(plan: Plan, parameters: GeometricParameters) -> None:
     for number in (parameters, *parameters.secondary, *(table.parameters for table in plan.workplaces)):
         check_ratio(number.numerator, number.denominator)
     if len(parameters.secondary) != len(plan.secondary):
-        raise ValueError("every measured table of the plan needs a ratio of its own")
+        raise ValueError("every measured table of the plan needs its own ratio")
     if plan.pool_class.any():
-        raise ValueError("a pool names a class that the plan does not have")
+        raise ValueError("a pool names an unknown class")
     for table in (*_tables(plan), *plan.workplaces):
         sizes = zip(table.k.tolist(), table.n.tolist(), strict=True)
         if any(cells * jobs > MAX_MASS for cells, jobs in sizes):

@@ -65,7 +65,7 @@ class GeometricParameters:
         """Read what `to_json` returned; a float is a TypeError."""
         secondary = tuple(cls.from_json(table) for table in data.get("secondary", ()))
         if any(table.secondary for table in secondary):
-            raise ValueError("a secondary table has no secondary tables")
+            raise ValueError("a secondary table cannot have secondary tables")
         return cls(index(data["numerator"]), index(data["denominator"]), secondary)
 
 

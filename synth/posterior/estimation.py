@@ -199,7 +199,7 @@ def estimate(
     """
     measured = [table for table in tables if isinstance(table, MeasuredTable)]
     if len(noisy) != len(measured) or measured != list(tables[: len(measured)]) or not measured:
-        raise ValueError("measured tables come first, at least one, and each has its noisy counts")
+        raise ValueError("at least one measured table must come first, each with its noisy counts")
     factors = fit_factors(measured, noisy, groups.merged(len(measured)), prior, learned=learned)
     return restore(tables, [values[:] for values in factors], groups, prior)
 
@@ -423,7 +423,9 @@ class _Fit:
             if whole:
                 mean = least_loss(*counts, prior, size, deviations, table.ratio)
             if not np.isfinite(mean).all():  # every row that has such a cell would come out uniform
-                raise ArithmeticError("posteriors of noisy counts are not finite: a fault of odsynth")
+                raise ArithmeticError(
+                    "posteriors of noisy counts are not finite, which is a fault of odsynth"
+                )
             target[part.cells] = mean
         return target, variance
 

@@ -92,7 +92,7 @@ class Evidence:
             p = parameter
             return seen.astype(np.float64), 2 * p / (1 - p) ** 2, np.zeros(p.size)
         if group is None:
-            raise ValueError("draws from urns are looked at group by group")
+            raise ValueError("draws from urns can be read group by group only")
         total, drawn = float(table.n[group] + parameter @ keep), int(seen.sum())
         unit = total / drawn * (1 + (drawn - 1) / (total + 1))
         part = parameter / total

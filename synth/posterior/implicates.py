@@ -209,7 +209,7 @@ class Implicates:
         Places take from what steered tables lack, so they come in order, and once.
         """
         if self._drawn:
-            raise RuntimeError("the places of these implicates have been drawn: make others")
+            raise RuntimeError("the places of these implicates are drawn already; make new implicates")
         self._drawn = True
         for position in range(self._groups.n_places):
             yield self._draw(position, np.random.default_rng(self._seeds[position]))

@@ -57,11 +57,11 @@ def test_a_table_of_the_whole_region(demo_geography, write):
         ("03001000100,car,\n", "missing or blank", "n", 1),
         ("03001000100,car,CANARY\n", "not finite numbers", "n", 1),
         ("03001000100,car,0\n", "all numbers are 0", "n", None),
-        ("03001000100,CANARY,1\n", "rows are of a category that the configuration does not", "mode", 1),
+        ("03001000100,CANARY,1\n", "rows have a category that the configuration does not", "mode", 1),
         ("03001000100,car,1\n03001000100,car,2\n", "rows repeat a category", "mode", 1),
-        ("03001000100,car,1\n99001000100,car,2\n", "rows are of an area that is no trct", "GEOID", 1),
+        ("03001000100,car,1\n99001000100,car,2\n", "rows have an area that is no trct", "GEOID", 1),
         ("3001000100,car,1\n", "lost their leading zeros", "GEOID", 1),
-        ("03001000100,car,1.000\n", "as one or a thousand is", "n", 1),
+        ("03001000100,car,1.000\n", "may be one or a thousand", "n", 1),
     ],
 )
 def test_bad_tables(demo_geography, write, refused, rows, match, column, count):

@@ -50,7 +50,7 @@ def test_rows_outside_are_dropped_and_counted(demo_geography, write):
     ("rows", "match", "column", "count"),
     [
         ("03001,03001,-5,1\n", "flows are negative", "flow", 1),
-        ("03001,03001,0.6,1\n03003,03001,0.4,1\n", "all flows are below 1: shares", "flow", None),
+        ("03001,03001,0.6,1\n03003,03001,0.4,1\n", "all flows are below 1, as shares are", "flow", None),
         ("99001,03001,-5,1\n03001,03001,5,1\n", "flows are negative", "flow", 1),
         ("03001,03001,5,1\n03001,03001,6,1\n", "rows repeat a pair", None, 1),
         ("99001,99001,5,1\n99001,99001,6,1\n03001,03001,1,1\n", "rows repeat a pair", None, 1),
@@ -197,10 +197,15 @@ def test_codes_in_several_columns_are_joined(demo_geography, write):
     [
         # In some rows of the column, in all of them, in the other column.
         ("03,1,03,001,5\n03,013,03,001,5\n03,3,03,001,5\n", "shorter than others of this column", "hc", 2),
-        ("03,1,03,001,5\n03,3,03,001,5\n", "joined codes that are not of 5 characters", "hs + hc", 2),
+        ("03,1,03,001,5\n03,3,03,001,5\n", "joined codes that do not have the 5 characters of", "hs + hc", 2),
         ("3,001,03,001,5\n25,001,03,001,5\n", "shorter than others of this column", "hs", 1),
-        ("03,001,3,001,5\n03,003,3,001,5\n", "joined codes that are not of 5 characters", "ws + wc", 2),
-        ("03,001,003,001,5\n", "or a state of three digits?", "ws + wc", 1),
+        (
+            "03,001,3,001,5\n03,003,3,001,5\n",
+            "joined codes that do not have the 5 characters of",
+            "ws + wc",
+            2,
+        ),
+        ("03,001,003,001,5\n", "a state has two digits", "ws + wc", 1),
     ],
 )
 def test_bad_joined_codes(demo_geography, write, refused, rows, match, column, count):
@@ -283,7 +288,7 @@ def test_the_release_of_another_state(write, read_geography, demo_region, demo_g
 def test_another_census_is_not_taken_for_an_outside_area(write, read_geography, demo_region, blocks, refused):
     wide = read_geography(demo_region["crosswalk"], external_zones=("03005",))
     path = write(lodes((blocks[0], f"{blocks[0][:11]}9999", 1), (blocks[0], blocks[1], 1)))
-    with refused(path, "codes of another vintage?", column="h_geocode", count=1):
+    with refused(path, "as in a file of another vintage", column="h_geocode", count=1):
         read_lodes_flows(path, wide, TRACTS)
     path = write(lodes((blocks[0], "030050101001001", 1), (blocks[0], blocks[1], 1)))
     flows = read_lodes_flows(path, wide, ("cty", "cty"))
@@ -312,5 +317,5 @@ def test_faults_of_the_aux_file_name_it(write, demo_geography, blocks, refused):
     aux = write(lodes((blocks[0], blocks[1], "x")), "aux.csv")
     with refused(aux, "not whole numbers", column="S000", count=1):
         read_lodes_flows(main, demo_geography, TRACTS, aux=aux)
-    with refused(main, "one file is named as main and as aux file"):
+    with refused(main, "one file is named as the main and as the aux file"):
         read_lodes_flows(main, demo_geography, TRACTS, aux=str(main))

@@ -75,10 +75,10 @@ def test_uniform(demo_geography):
         ("03001000100,\n", "missing or blank", "POP10", 1),
         ("03001000100,CANARY\n", "not finite numbers", "POP10", 1),
         ("03001000100,1\n03001000100,1\n", "rows repeat an area", "GEOID", 1),
-        ("03001000100,1.000\n", "as one or a thousand is", "POP10", 1),
+        ("03001000100,1.000\n", "may be one or a thousand", "POP10", 1),
         ("3001000100,1\n", "lost their leading zeros", "GEOID", 1),
-        ("99001000100,1\n", "no row is a trct of the geography", "GEOID", None),
-        ("03001000100,0\n99001000100,7\n", "all weights in the geography are zero", "POP10", None),
+        ("99001000100,1\n", "no row has a trct of the geography", "GEOID", None),
+        ("03001000100,0\n99001000100,7\n", "all weights in the geography are 0", "POP10", None),
         ("03001000100,999999999999\n03001000200,2\n", "add up to more than 1,000,000,000,000", "POP10", None),
     ],
 )

@@ -122,7 +122,7 @@ def test_units_are_cells_for_every_pool() -> None:
         places = replace(geography(areas, regions), non_nesting_areas={"town": towns})
         weights, jobs = rng.integers(1, 9, n_blocks), np.ones(n_blocks, np.int64)
         model = build_model(places, [], weights, jobs, "area")
-        with pytest.raises(ValueError, match="areas of town are no runs of blocks"):
+        with pytest.raises(ValueError, match="the blocks of each area of town must follow each other"):
             by_units(places, "town")
         place, n = rng.integers(0, n_blocks, 7).astype(np.int32), rng.integers(1, 999, 7)
         unit_of = {level: places.unit_of(level, np.arange(n_blocks)).tolist() for level in ("region", "area")}

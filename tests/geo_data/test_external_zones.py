@@ -103,7 +103,7 @@ def test_an_area_is_one_block_and_one_unit_of_every_level(wide: Geography, demo_
 
 def test_an_area_of_the_crosswalk_is_refused(demo_region: dict[str, Path], refused: Refused) -> None:
     path = demo_region["crosswalk"]
-    with refused(path, "or of one another", count=1):
+    with refused(path, "or of another zone", count=1):
         read(path, ("25", "25"))
     for length in (1, 15):  # an unknown code that begins so may be a wrong one
         with refused(path, "cover blocks of the crosswalk"):
@@ -115,8 +115,8 @@ def test_a_zone_may_cover_codes_without_a_hierarchy(write: Callable[..., Path], 
     path = write("".join(["zone,lad,lat,lon\n", *rows]))
     columns = {"block": "zone", "centroid": ("lat", "lon")}
     geography = read_crosswalk(path, levels=["lad"], external_zones=["E", "W"], **columns)
-    assert [line.split(" have")[0] for line in geography.repairs] == ["external zones E"]
-    with refused(path, "external zones are areas of the crosswalk", count=1):
+    assert [line.split(" cover")[0] for line in geography.repairs] == ["external zones E"]
+    with refused(path, "external zones have the code of an area of the crosswalk", count=1):
         read_crosswalk(path, levels=[], external_zones=["E02000001"], **columns)
 
 
@@ -150,7 +150,9 @@ def test_a_home_that_lost_its_leading_zero_is_not_put_into_another_state(
     main = write(lodes((own, own)))
     short = "25" + "0" * 12  # 14 digits: state 02, not 25
     aux = write(lodes((own, short), (own, "250173000000001")), "aux.csv")
-    with refused(aux, "not of 15 characters, and begin as an external zone", column="h_geocode", count=1):
+    with refused(
+        aux, "begin like an external zone, but do not have 15 characters", column="h_geocode", count=1
+    ):
         LodesJobs(main, wide, aux).records()
     lost = write(lodes((own, "90010101011001")), "lost.csv")  # of state 09, which is a zone
     with refused(lost, "lost their leading zeros", column="h_geocode", count=1):

@@ -119,7 +119,7 @@ def test_spellings_of_an_identifier_are_one_worker(frame, read, refused, other):
 
 def test_one_or_a_thousand_jobs(frame, write, demo_geography):
     path = write(frame.assign(jobs="1.000").to_csv(index=False))
-    with pytest.raises(InputError, match="as one or a thousand is"):
+    with pytest.raises(InputError, match="may be one or a thousand"):
         source(path, demo_geography, count="jobs").slots()
     assert len(source(path, demo_geography, count="jobs", decimal_point=True).slots()) == len(frame)
 
@@ -142,7 +142,7 @@ def test_spellings_of_a_category_in_two_files(frame, write, demo_geography):
     paths = [write("", "a.csv"), write("", "b.csv")]
     for path, pay in zip(paths, ("10", "10.0"), strict=True):
         frame.assign(pay=pay).to_csv(path, index=False)
-    with pytest.raises(InputError, match="spelled in several ways"):
+    with pytest.raises(InputError, match="several spellings"):
         source(paths, demo_geography, attributes=("pay",)).slots()
 
 
@@ -201,7 +201,7 @@ def test_too_many_categories(demo_geography, write, refused):
     block = demo_geography.blocks[0]
     frame = pd.DataFrame({"lives": block, "works": block, "mode": [f"CANARY{n:04d}" for n in range(1001)]})
     jobs = source(write(frame.to_csv(index=False)), demo_geography, attributes=("mode",))
-    with refused(jobs.path, "categories are more than 1,000", column="mode", count=1001):
+    with refused(jobs.path, "categories are more than the 1,000", column="mode", count=1001):
         jobs.slots()
     jobs = source(write(frame[1:].to_csv(index=False)), demo_geography, attributes=("mode",))
     assert jobs.slots().attributes["mode"].dtype == np.uint16
@@ -213,7 +213,7 @@ def test_a_secret_that_is_missing_is_not_to_be_removed(frame, read):
     jobs = read(frame.assign(pay=frame["pay"].mask(frame.index < 3)), secret=("pay",))
     assert len(jobs.slots()) == len(frame)
     assert "pay" not in jobs.slots().attributes
-    with pytest.raises(InputError, match="that stands for that") as caught:
+    with pytest.raises(InputError, match="that stands for unknown") as caught:
         jobs.records(("pay",))
     assert "remove" not in str(caught.value)
 
@@ -234,7 +234,7 @@ def test_bad_configuration(frame, read, write, demo_geography, refused):
     with refused(path, "records_per_worker is less than 1"):
         source(path, demo_geography, records_per_worker=0)
     jobs = read(frame)
-    with refused(jobs.path, "no such attribute is configured; there are: mode, pay"):
+    with refused(jobs.path, "there is no such attribute; there are: mode, pay"):
         jobs.records(("age",))
 
 
@@ -248,7 +248,10 @@ def test_files_are_compared_without_homes(frame, write, demo_geography, refused,
     for again in (moved, *([moved[3:5]] if options else [])):
         path = write(pd.concat([again, frame[40:60][: bool(options) * 20]]).to_csv(index=False), "two.csv.gz")
         with refused(
-            one, "the same jobs twice", column=options.get("worker"), count=len(again) if options else 1
+            one,
+            "the same jobs may be there twice",
+            column=options.get("worker"),
+            count=len(again) if options else 1,
         ):
             source([one, path], demo_geography, **columns).records()
     others = part.assign(pay=part["pay"].to_numpy()[::-1], worker=frame["worker"][40:80].to_numpy())

@@ -155,7 +155,7 @@ def test_tables_of_places(write: Callable[..., Path], refused: Callable, places:
     assert places.codes("plc")[table.destination].tolist() == ["0312000", "0912000"]
     assert table.dropped == {"origin": 1, "destination": 1, "rows": 2}
     path = write(FLOWS.replace("0312000", "0355555"))
-    with refused(path, "(plc to plc): of 4 rows 4 have an unknown origin, and 3 an unknown destination"):
+    with refused(path, "(plc to plc); the origin is unknown in 4 of 4 rows, the destination in 3"):
         flow_table(path, places)
     path = write(FLOWS.replace("0312000", "312000"))
     with refused(path, "rows have plc codes that lost their leading zeros", column="home", count=3):
@@ -178,7 +178,7 @@ def test_summary_levels_of_places(write: Callable[..., Path], refused: Callable,
     assert tables[0].dropped["rows"] == 1
     with refused(
         path,
-        "C50 do not have codes of 10 and 7 characters, the lengths of trct and plc",
+        "C50 do not have codes of 10 and 7 characters, as trct and plc",
         column="GEOID",
         count=1,
     ):

@@ -112,7 +112,7 @@ def test_bad_arrays():
         od_table(places, work, home, {**codes, "SA": codes["SA"] + 1}, LODES_CATEGORIES)
     with pytest.raises(ValueError, match="different attributes"):
         od_table(places, work, home, {}, LODES_CATEGORIES)
-    with pytest.raises(ValueError, match=r"two columns .* have one name"):
+    with pytest.raises(ValueError, match=r"two columns .* have the same name"):
         od_table(places, work, home, {"h": codes["SA"] % 2}, {"h": ("geocode", "other")})
 
 

@@ -152,11 +152,11 @@ def test_two_spellings_of_a_text(tmp_path, form, shared, plain, other):
         pd.DataFrame({"a": rows}).to_csv(path, index=False)
     else:
         pa.parquet.write_table(pa.table({"a": dictionaries(rows, [other, "low", plain])}), path)
-    with pytest.raises(InputError, match="1 text is spelled in several ways") as caught:
+    with pytest.raises(InputError, match="1 text has several spellings") as caught:
         read_table(path, TableSchema({"a": "label"}, shared=shared))
     assert ascii(plain) in str(caught.value)
     assert ascii(other) in str(caught.value)
-    with pytest.raises(InputError, match="1 text is spelled in several ways") as caught:
+    with pytest.raises(InputError, match="1 text has several spellings") as caught:
         read_table(path, TableSchema({"a": "label"}, shared=shared, confidential=True))
     assert ascii(other) not in str(caught.value)
     frame = read_table(path, TableSchema({"a": "label"}, shared=shared, any_spelling=("a",)))
@@ -192,23 +192,20 @@ def test_absent_file(tmp_path, refused):
 CANARY = b"987654321098765"  # as a fixture: a code that no error shows
 BAD_FILES: list[tuple[bytes, str, int | None]] = [
     (b"", "the file is empty", None),
-    *(
-        (b"id,n" + end, "the file is empty: it has a header and no rows", None)
-        for end in (b"\n", b"\r\n\r\n")
-    ),
+    *((b"id,n" + end, "the file has a header and no rows", None) for end in (b"\n", b"\r\n\r\n")),
     (b"id,kind\n1,2\n", "missing columns: n; the file has: id, kind", None),
     (CANARY + b",CANARY\n1,2\n", "missing columns: id, n; the file has: 2 columns, none of these", None),
-    (b"id,n,n\n1,2,3\n", "columns named twice: n", None),
+    (b"id,n,n\n1,2,3\n", "columns have the same name: n", None),
     (b"id,n\n1,2\n%b,3,CANARY\n%b\n" % (CANARY, CANARY), "rows do not have as many fields as the header", 2),
     *((text, "not UTF-8", None) for text in (b"id,n\nS\xe3o,1\n", b"S\xe3o,id,n\n1,1,1\n")),
     *((text, "semicolons, tabs or bars", None) for text in (b"id;n\n1;2\n", b'"id"\t"n"\n"1"\t"2"\n')),
     (b"PK\x03\x04 CANARY", "a workbook (xlsx) or a zip archive", None),
-    (b"<!DOCTYPE html>\nCANARY\n", "a page of the web", None),
+    (b"<!DOCTYPE html>\nCANARY\n", "a web page", None),
     (b'id,n\n="44",CANARY\n', "a formula of a spreadsheet", None),
     (b'id,n\na,"CANARY" ; b\n', "a quotation mark stands inside a field", None),
     (b'id,n\n1,"2\n3",4\n', "not closed in its line", None),
-    (b"id,n\n1,2\r\n3,4\n", "ends otherwise than the first", None),
-    (b"id,n\r\n1,2\n3,4\r\n", "ends otherwise than the first", None),
+    (b"id,n\n1,2\r\n3,4\n", "does not end like the first line", None),
+    (b"id,n\r\n1,2\n3,4\r\n", "does not end like the first line", None),
     (b"id,n\n\n1,2\n", "blank lines between rows", None),
     (b"id,n\n1,2\n3,4", "no line break at its end", None),
     ("id,n\n1,2\n".encode("utf-16"), "NUL byte", None),
@@ -320,7 +317,7 @@ def test_numbers_that_are_none(write, refused, bad):
 @pytest.mark.parametrize("values", [["1.000", "350"], ["1.000", " 66.532 "], ["-1.000", "12.345"]])
 def test_a_point_that_may_be_one_of_thousands(write, refused, values):
     path = write("a\n" + "\n".join(values) + "\n")
-    with refused(path, "a point and three digits behind it", column="a", count=sum("." in x for x in values)):
+    with refused(path, "a point before three digits", column="a", count=sum("." in x for x in values)):
         read_table(path, {"a": "number"})
     assert read_table(path, {"a": "decimal"})["a"].tolist() == [float(x) for x in values]
 

@@ -44,7 +44,7 @@ def _read_flows(path: Path, geography: Geography, level: str = "cty") -> int:
     return len(read_flows(path, geography, (level, "cty"), origin="h", destination="w", flow="n"))
 
 
-MATCH = "codes of another vintage?"
+MATCH = "as in a file of another vintage"
 
 
 class TestOtherVintage:

@@ -89,10 +89,10 @@ def test_strata_are_counted_and_ordered(made: tuple[int, list[list[tuple[int, in
         ({"offsets": [[0, 4]]}, "at least one block and one domain"),
         ({"offsets": [0, 2, 5]}, "do not match the offsets"),
         ({"stratum": [0, 0, 0]}, "do not match the offsets"),
-        ({"offsets": [0, 0, 4]}, "every domain has at least one cell"),
-        ({"offsets": [0, 5, 4]}, "every domain has at least one cell"),
-        ({"cuts": [1, 2, 0, 4]}, "first cell begins at block 0"),
-        ({"cuts": [0, 3, 1, 4]}, "first cell begins at block 0"),
+        ({"offsets": [0, 0, 4]}, "every domain must have at least one cell"),
+        ({"offsets": [0, 5, 4]}, "every domain must have at least one cell"),
+        ({"cuts": [1, 2, 0, 4]}, "first cell must begin at block 0"),
+        ({"cuts": [0, 3, 1, 4]}, "first cell must begin at block 0"),
         ({"cuts": [0, 0, 0, 4]}, "cuts must increase"),
         ({"cuts": [0, 3, 0, -1]}, "cuts must increase"),
         ({"cuts": [0, 3, 0, 9]}, "stay below the number of blocks"),
@@ -123,8 +123,8 @@ def pools(n: list[int], m: list[int], domain: list[int]) -> Pools:
     ("n", "m", "domain", "message"),
     [
         ([], [], [], "at least one pool"),
-        ([1, 2], [1], [0, 0], "n, m and a domain each"),
-        ([1], [1], [0, 0], "n, m and a domain each"),
+        ([1, 2], [1], [0, 0], "every pool needs n, m and a domain"),
+        ([1], [1], [0, 0], "every pool needs n, m and a domain"),
         ([0], [1], [0], "at least one slot and one draw"),
         ([1], [0], [0], "at least one slot and one draw"),
         ([1], [-1], [0], "at least one slot and one draw"),
@@ -153,7 +153,7 @@ def test_a_plan_checks_domains_and_classes_of_its_pools() -> None:
         return Plan("x", Target(1, 0), of, some, np.array(pool_class, np.int32), NoParameters())
 
     assert repr(plan([0, 0])) == "Plan(x: 2 pools, 7 records, 1 domains, 2 cells)"
-    with pytest.raises(ValueError, match="domain that the plan does not have"):
+    with pytest.raises(ValueError, match="a pool names an unknown domain"):
         plan([0, 0], pools([3, 4], [3, 4], [0, 1]))
     with pytest.raises(ValueError, match="every pool needs a class"):
         plan([0])

@@ -135,5 +135,5 @@ def test_printed_examples() -> None:
 
 def test_negative_numbers_are_not_printed() -> None:
     for printed in (decimal_up, decimal_down):
-        with pytest.raises(ValueError, match="not negative"):
+        with pytest.raises(ValueError, match="of at least 0"):
             printed(Fraction(-1, 10))

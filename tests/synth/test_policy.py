@@ -54,14 +54,14 @@ def test_domains_are_of_one_part() -> None:
     with pytest.raises(ValueError, match="another part than its domain"):
         own.locate(np.array([0], np.int32), np.array([2], np.int32))
     for cuts, match in (
-        ([[0, 1], [3]], "begins at the first block of a part"),
+        ([[0, 1], [3]], "must begin at the first block of a part"),
         ([[0, 2], [2]], "stay below the end of its part"),
         ([[0, 1, 2, 3]], "stay below the end of its part"),
     ):
         with pytest.raises(ValueError, match=match):
             domains(POLICY, cuts)
     for parts in ([], [1], [0, 0], [0, 3, 2]):
-        with pytest.raises(ValueError, match="runs of blocks that begin at block 0 and rise"):
+        with pytest.raises(ValueError, match="runs of blocks that begin at block 0 and increase"):
             Policy("partition", np.array(parts, np.int32))
 
 
@@ -79,7 +79,7 @@ def test_cells_of_all_blocks_are_cut_at_the_parts() -> None:
 
 def test_a_plan_has_one_policy() -> None:
     plan = Geometric().calibrate(pools((2, 3)), domains(), (Fraction(1),), Target(Fraction(1), Fraction(0)))
-    with pytest.raises(ValueError, match="cells under the policy of the pools"):
+    with pytest.raises(ValueError, match="must be under the policy of the pools"):
         replace(plan, secondary=(Table(np.array([5]), np.array([0]), domains(FULL, [[0, 3]])),))
     with pytest.raises(ValueError, match="no public parts"):
         replace(plan, target=replace(plan.target, record_range=RecordRange(1, 1)))

@@ -57,15 +57,16 @@ async def principal(request: Request, _: Annotated[object, Depends(_bearer)]) ->
         if scheme.lower() == "bearer":
             caller = await run_in_threadpool(_holder, request, secret)
         if caller is None:
-            raise SignInError("This token is not valid, or not any more.")
+            raise SignInError("This token is not valid, or no longer valid; ask for a new token.")
         return caller
     session = await run_in_threadpool(session_of, request)
     if session is None:
-        raise SignInError("This needs a token: Authorization: Bearer ...")
+        raise SignInError("This needs a token; send the header Authorization: Bearer TOKEN.")
     if request.method not in SAFE_METHODS and not hmac.compare_digest(
         (await _csrf_sent(request)).encode(errors="replace"), session.csrf.encode()
     ):
-        raise ServiceError(403, "csrf", "This form is out of date or not ours. Fix: load the page again.")
+        detail = "This form is out of date, or from another site. Fix: load the page again."
+        raise ServiceError(403, "csrf", detail)
     return session.principal
 
 

@@ -38,7 +38,7 @@ async def begin_login(request: Request) -> RedirectResponse:
             request, f"{base.rstrip('/')}{CALLBACK}"
         )
     except Exception:
-        detail = "The provider of identities does not answer as it should. Try again."
+        detail = "The identity provider does not answer as it should. Try again."
         raise ServiceError(503, "oidc", detail) from None
     response.status_code = 303
     response.set_cookie(
@@ -62,13 +62,14 @@ async def finish_login(request: Request) -> Principal:
         request.scope["session"] = json.loads(kept)
         claims = await _claims(request, provider, oidc)
     except Exception:  # whatever is wrong with what browser and provider say, it lets nobody in
-        detail = "This login was not completed. Fix: begin it again."
+        detail = "This login was not completed. Fix: log in again."
         raise ServiceError(401, "unauthorized", detail) from None
     groups = claims.get(oidc.claim)
     groups = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
     role = next((role for group, role in oidc.roles.items() if group in groups), None)
     if role is None:
-        raise ServiceError(403, "forbidden", "You are in no group that has a role here.")
+        detail = "None of your groups has a role here; ask the operator of the service."
+        raise ServiceError(403, "forbidden", detail)
     name = claims["email"] if claims.get("email_verified") is True and "email" in claims else claims["sub"]
     return Principal(person(str(name)), role, OIDC)
 
@@ -102,8 +103,8 @@ def _provider(oidc: Oidc) -> Any:
     try:
         from authlib.integrations.starlette_client import OAuth
     except ModuleNotFoundError as error:
-        fix = "Fix: install odsynth from its checkout or wheel with the extra [oidc]"
-        raise ServiceError(503, "oidc", f"The library for logging in so is not installed. {fix}.") from error
+        fix = "Fix: install odsynth with the extra [oidc], from its checkout or its wheel"
+        raise ServiceError(503, "oidc", f"The library for this login is not installed. {fix}.") from error
     return OAuth().register(
         "provider",
         client_id=oidc.client_id,

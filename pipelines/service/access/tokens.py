@@ -89,7 +89,7 @@ def person(name: str) -> str:
     """Return a name in the one form in which persons are compared: NFKC, single spaces, lower case."""
     plain = " ".join(unicodedata.normalize("NFKC", name).casefold().split())
     if not plain or len(plain) > 200 or not plain.isprintable() or plain in _NOT_PERSONS:
-        fix = f"1 to 200 printable characters, none of {', '.join(_NOT_PERSONS)}"
+        fix = f"write 1 to 200 printable characters, and none of {', '.join(_NOT_PERSONS)}"
         raise ServiceError(400, "owner", f"This cannot be a person's name. Fix: {fix}.")
     return plain
 
@@ -98,9 +98,11 @@ def create_token(store: Store, owner: str, role: Role, *, days: float = 90) -> t
     """Make a token, on the server's console."""
     name = person(owner)
     if role not in get_args(Role):
-        raise ServiceError(400, "role", f"There is no such role. Fix: one of {', '.join(get_args(Role))}.")
+        fix = f"write one of {', '.join(get_args(Role))}"
+        raise ServiceError(400, "role", f"There is no such role. Fix: {fix}.")
     if not 0 < days <= _LONGEST_DAYS:
-        raise ServiceError(400, "days", f"A token is for more than 0 and at most {_LONGEST_DAYS} days.")
+        fix = f"write more than 0 and at most {_LONGEST_DAYS} days"
+        raise ServiceError(400, "days", f"A token cannot be valid for {days:g} days. Fix: {fix}.")
     made = Token(secrets.token_hex(4), name, role, utc_now(), after(days * 86400), None)
     secret = f"odsynth_{made.id}_{secrets.token_urlsafe(32)}"
     with store.write() as connection:

@@ -34,9 +34,9 @@ def migrate(connection: Connection) -> None:
         return
     revision = _revision(connection)
     if revision not in (None, *(step.revision for step in _scripts().walk_revisions())):
-        raise ForeignDatabaseError("was made by another version of odsynth; start that one")
+        raise ForeignDatabaseError("was made by another version of odsynth; start that version")
     if revision is None and first.metadata.tables.keys() & set(inspect(connection).get_table_names()):
-        raise ForeignDatabaseError("has tables that are not those of odsynth; name an empty one")
+        raise ForeignDatabaseError("has tables of another program; name an empty database")
     command.upgrade(_config(connection), "head")
 
 

@@ -132,10 +132,10 @@ def submit_row(
         raise not_in_state(run, compared.state, "compared")
     rows = json.loads(compared.comparison)["rows"]
     if body.row > len(rows):
-        raise not_found(f"Run {run} has compared no such plan.")
+        raise not_found(f"Run {run} has compared no such plan; choose a row of its comparison.")
     row = rows[body.row - 1]
     if not row["certified"]:
-        raise conflict("comparison", "This plan could not be certified", "choose another")
+        raise conflict("comparison", "This plan could not be certified", "choose another plan")
     variation = Variation.model_validate_json(compared.variation)
     try:
         config = varied(desk.config_of(compared), variation, row)
@@ -232,7 +232,7 @@ def close_run(run: RunNumber, desk: Operating) -> RunEntry:
         for unfinished in unfinished_runs(config.release.out) if staging.folder.is_dir() else ():
             wipe_run(unfinished)
     except (ShownError, OSError) as error:
-        rule = f"Run {run} is closed, and its folder is there still: {desk.words_of(error, config)}"
+        rule = f"Run {run} is closed, but its folder is still there: {desk.words_of(error, config)}"
         fix = f"Fix: close run {run} again, or use odsynth runs --wipe on the server"
         raise ServiceError(503, "storage", f"{rule}. {fix}.") from error
     return RunEntry.of(row)
@@ -357,6 +357,8 @@ def _remark(
     except PublishError as error:
         raise conflict("publication", desk.words_of(error)) from None
     except OSError as error:
-        raise ServiceError(503, "storage", "The folder of publications cannot be written to.") from error
+        fix = "Fix: check its permissions and free space on the server"
+        detail = f"The folder of publications cannot be written to. {fix}."
+        raise ServiceError(503, "storage", detail) from error
     catalog.refresh()
     return ReleaseEntry.of(catalog.version(name, version))

@@ -75,7 +75,7 @@ def usable_config(settings: ServiceSettings, name: str) -> ReleaseConfig:
     """Return the configuration of a registered input, as its file is now; 404 and 409 without one."""
     files = _input_files(settings)
     if name not in files:
-        raise not_found("There is no such input; the list of inputs has those there are.")
+        raise not_found("There is no such input; choose one of the list of inputs.")
     registered = _registered(name, files[name])
     if registered.config is None:
         raise conflict("input", f"{name} cannot be used: {registered.problem}")

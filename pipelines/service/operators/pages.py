@@ -173,7 +173,7 @@ def sign_in(
     """Open a session."""
     response = _see(next)
     if open_session(request, response, token) is None:
-        return _login_page(request, next, problem="This token is not valid, or not any more.")
+        return _login_page(request, next, problem="This token is not valid, or no longer valid.")
     return response
 
 

@@ -215,8 +215,8 @@ class FlowQuery(BaseModel):
         for name in ("work", "home", "attribute"):
             if (number := len(separated(getattr(self, name)))) > MOST_CODES:
                 raise invalid(
-                    f"{name}: {number:,} codes, and at most {MOST_CODES:,} are answered at once. Name areas "
-                    "of a coarser level, or ask in parts."
+                    f"{name}: {number:,} codes are more than the {MOST_CODES:,} that are answered at once. "
+                    "Name areas of a coarser level, or ask in parts."
                 )
         return FlowQuestion(
             tuple(self.work),

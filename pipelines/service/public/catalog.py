@@ -260,7 +260,7 @@ class Catalog:
         if stored.state.withdrawn is not None:
             reason = stored.state.withdrawn.text
             raise ServiceError(
-                410, "withdrawn", f"This version was withdrawn and should not be used: {reason}"
+                410, "withdrawn", f"This version was withdrawn; use another version. The reason: {reason}"
             )
         if stored.status != "complete":
             raise _damaged()
@@ -391,5 +391,5 @@ def _page(name: str, version: str) -> str:
 
 
 def _damaged() -> ServiceError:
-    detail = "This version is damaged on this server, so it is not given out. The publisher should be told."
+    detail = "This version is damaged on this server, so it is not given out. Tell the publisher."
     return ServiceError(503, "damaged", detail)

@@ -209,7 +209,7 @@ def _units(release: Release, side: Side, codes: tuple[str, ...], level: str) -> 
             if len(several) > 1:
                 choice = ", ".join(release.geography.codes(kind)[several[:LIKE]])
                 raise invalid(
-                    f"{side}: several areas of the level {kind} have a name. Give a code: {choice}."
+                    f"{side}: several areas of the level {kind} have this name. Give a code: {choice}."
                 )
             units_found += [_inside(release, side, kind, unit, level) for unit in several]
         left = tuple(text for text, several in units.items() if not several)

@@ -25,7 +25,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pipelines.storage.durable import sync_tree
-from pipelines.views.folder import PublicReleaseError
+from pipelines.views.folder import WHOLE_COPY, PublicReleaseError
 from pipelines.views.release import Release, open_release
 
 _BATCH_ROWS = 1_000_000
@@ -84,7 +84,8 @@ def write_flow_tables(release: Release, folder: Path) -> None:
         connection.execute(f"CREATE TEMP TABLE flows AS {' UNION ALL '.join(parts)}")
         n_rows, largest = connection.execute("SELECT count(*), coalesce(max(c0), 0) FROM flows").fetchall()[0]
         if n_rows != expected:
-            raise PublicReleaseError("the data have blocks that are not in the plan's geography")
+            rule, fix = "the data have blocks that are not in the plan's geography", WHOLE_COPY
+            raise PublicReleaseError(f"{rule}. Fix: {fix}")
         narrow = next(name for name, beyond in _WIDTHS.items() if largest < beyond)
         for major, minor in (_SIDES, _SIDES[::-1]):
             for i, level in enumerate(levels):

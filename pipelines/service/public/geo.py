@@ -349,7 +349,7 @@ async def item(
         kind, level = service.parts(collection)
         part = _area(service, level, feature) if kind == "areas" else _flow(service, level, feature, request)
         if part is None:
-            raise not_found("There is no such feature; .../items has all of the collection.")
+            raise not_found("There is no such feature; .../items lists all features of the collection.")
         links = [
             service.link("self", f"/collections/{collection}/items/{quote(feature)}", kind=_GEOJSON),
             service.link("collection", f"/collections/{collection}"),
@@ -392,7 +392,7 @@ def _box(text: str | None) -> Polygon:
     if len(numbers) == 6:  # with heights, which nothing here has
         numbers = numbers[:2] + numbers[3:5]
     if len(numbers) != 4 or not all(map(math.isfinite, numbers)) or numbers[1] > numbers[3]:
-        raise invalid("bbox: write four numbers of degrees with commas: west, south, east and north.")
+        raise invalid("bbox: this is no box. Write four degrees with commas: west, south, east and north.")
     west, south, east, north = numbers
     if west > east:  # across 180 degrees
         return shapely.union(shapely.box(west, south, 180, north), shapely.box(-180, south, east, north))
@@ -407,7 +407,9 @@ def _check_time(text: str | None) -> None:
     except ValueError:
         times = []
     if ends and (len(ends) > 2 or (not times and set(ends) != {".."}) or (len(ends) == 1 and not times)):
-        raise invalid("datetime: write a time as 2019-01-01T00:00:00Z, or two with a slash between them.")
+        raise invalid(
+            "datetime: this is no time. Write 2019-01-01T00:00:00Z, or two times with a slash between."
+        )
 
 
 def _plain(content: BaseModel) -> bytes:

@@ -35,6 +35,7 @@ from pipelines.service.store import ServiceError, Store, approvals, audit, event
 
 CALENDAR = Principal("calendar", "operator", "calendar")
 CANCELLABLE = ("submitted", "planned", "queued")
+_LOOK = "read the run again, then decide"
 _ENDED = (
     "published",
     "withdrawn",
@@ -125,7 +126,7 @@ def submit(
     before = first.input, first.version, first.variation, state
     if before != (new.input, new.version, new.variation, TASKS[task].waiting):
         rule = "This idempotency key stands for another submission"
-        raise conflict("idempotency", rule, "a new key for a new submission")
+        raise conflict("idempotency", rule, "send a new key with a new submission")
     return first.id, False
 
 
@@ -161,10 +162,10 @@ def rename(store: Store, principal: Principal, run: int, version: str | None) ->
         if row.state != "failed" or row.task != "publish":
             _must_be(row, ("finished",))
         if version == row.version:
-            raise conflict("version", f"Run {run} has this version name already")
+            raise conflict("version", f"Run {run} has this version name already", "choose another name")
         same = (approvals.c.run == run) & (approvals.c.version == (version or ""))
         if connection.execute(select(approvals.c.run).where(same)).first() is not None:
-            rule = f"Run {run} was decided about under this version name"
+            rule = f"Run {run} was approved or rejected under this version name"
             raise conflict("version", rule, "choose another name")
         values = {"state": "finished", "task": "release", "error": None, "message": None, "attempts": 0}
         values |= {"version": version, "lease": None}
@@ -190,10 +191,10 @@ def decide(
                 _must_be_another(connection, run, principal)
             _must_be(row, ("finished",))
             if content != row.content:
-                raise conflict("content", "This is not the release that was made", "look again")
+                raise conflict("content", "This is not the release that was made", _LOOK)
             if version != row.version and (version is not None or _was_renamed(connection, run)):
                 rule = "This is not the version name under which it will be published"
-                raise conflict("version", rule, "look again")
+                raise conflict("version", rule, _LOOK)
             if decision == "approved":
                 _must_be_for_release(row)
                 _must_be_as_reviewed(row)
@@ -203,7 +204,7 @@ def decide(
             state = {"state": decision} | ({"task": "publish"} if decision == "approved" else {})
             return _change_state(connection, principal, run, decision, state, content)
     except IntegrityError as error:  # the other decision was made in the same moment
-        raise conflict("state", f"Run {run} is decided already") from error
+        raise conflict("state", f"Run {run} is decided already", _LOOK) from error
 
 
 def get_run(store: Store, run: int) -> Row[Any]:
@@ -295,7 +296,7 @@ def _move(
         row = run_row(connection, run, lock=True)
         _must_be(row, states)
         if plan_sha256 and plan_sha256 != json.loads(row.plan)["plan_sha256"]:
-            raise conflict("plan", "This is not the plan that was made", "look again")
+            raise conflict("plan", "This is not the plan that was made", _LOOK)
         if action == "cancelled" and _release_begun(connection, run):
             fix = "let it go on; an approver may reject what it makes"
             raise conflict("state", f"Run {run} may have been paid for already", fix)
@@ -326,8 +327,8 @@ def _must_be(row: Row[Any], states: tuple[str, ...]) -> None:
 
 def _must_be_another(connection: Connection, run: int, principal: Principal) -> None:
     if principal.person in _movers(connection, run):
-        rule = "Whoever submitted, queued, retried or renamed a run cannot approve it"
-        raise ServiceError(403, "four_eyes", f"{rule}; somebody else must.")
+        rule = "A person who submitted, queued, retried or renamed a run cannot approve it"
+        raise ServiceError(403, "four_eyes", f"{rule}; ask another approver.")
 
 
 def _movers(connection: Connection, run: int) -> frozenset[str]:
@@ -351,11 +352,13 @@ def _release_begun(connection: Connection, run: int) -> bool:
 def _must_be_as_reviewed(row: Row[Any]) -> None:
     """Of a run that was planned before it was queued, the release must have that plan."""
     if row.plan and json.loads(row.plan)["plan_sha256"] != json.loads(row.certificate)["plan_sha256"]:
-        raise conflict("plan", "The release was not made with the plan that was reviewed")
+        rule = "The release was not made with the plan that was reviewed"
+        raise conflict("plan", rule, "reject the run")
 
 
 def _must_be_for_release(row: Row[Any]) -> None:
     certificate = json.loads(row.certificate)
     if not certificate["for_release"]:
         why = "; ".join(certificate["not_for_release_because"])
-        raise conflict("not_for_release", f"Its certificate says that it is not for release: {why}")
+        rule = f"Its certificate says that it is not for release: {why}"
+        raise conflict("not_for_release", rule, "reject the run")

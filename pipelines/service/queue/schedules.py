@@ -76,11 +76,11 @@ def read_agenda(store: Store, settings: ServiceSettings, now: datetime | None = 
     try:
         calendar = read_calendar(settings.calendar)
     except ConfigError as error:
-        detail = "The release calendar cannot be read. Fix: odsynth due --dry-run, on the server."
+        detail = "The release calendar cannot be read. Fix: run odsynth due --dry-run on the server."
         raise ServiceError(503, "calendar", detail) from error
     if publishing := [schedule.name for schedule in calendar.schedules if schedule.file.publish is not None]:
-        why = "odsynth due would publish without an approval, also what was rejected"
-        fix = "Fix: take publish out of the schedule; what is approved is published by the service"
+        why = "odsynth due would publish without an approval, even after a rejection"
+        fix = "Fix: take publish out of the schedule, as the service publishes after an approval"
         detail = f"The release calendar is not kept: {', '.join(publishing)} has publish, so {why}. {fix}."
         raise ServiceError(503, "calendar", detail)
     summary = look(calendar, now.astimezone(UTC).replace(microsecond=0))

@@ -42,7 +42,7 @@ from pipelines.storage.errors import private_message, shown_message
 
 EXIT_BUSY = 75  # EX_TEMPFAIL of sysexits.h: another process is making this release
 
-_AGAIN = "Submit the run again, so that it is planned again"
+_AGAIN = "Fix: submit the run again, which plans it again"
 _COUNT_SECONDS = 0.5  # between two counts of parts, of which there may be thousands
 
 _PATH = re.compile(r"(?<![\w.:/])/(?:[^\s/:;,'\"]+/)*")
@@ -167,7 +167,10 @@ def _publish(config: ReleaseConfig, job: Job, reporter: _Reporter) -> dict[str, 
     """What `odsynth publish` does, with the content that was approved and no other."""
     reporter.step("Verifying and copying the public files")
     if _content(config.release.out / "public") != job.content:
-        raise PublishError("the release was changed after it was approved; nothing was published")
+        raise PublishError(
+            "the release was changed after it was approved, and nothing was published. Fix: put its files "
+            "back, or make it again"
+        )
     done = publish(config.release.out, job.releases, version=job.version, key=job.signer)
     notes = {"message": "; ".join(done.notes)} if done.notes else {}
     return {"published_name": done.name, "published_version": done.version, **notes}
@@ -215,7 +218,7 @@ def check_plan(config: ReleaseConfig, folder: Path, reviewed: Mapping[str, Any])
         raise ConfigError([f"{folder}: this is not the plan that was reviewed. {_AGAIN}"])
     before, now = reviewed.get("inputs", {}), _inputs(config)
     if changed := [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]:
-        raise ConfigError([f"{', '.join(changed)}: changed since the plan was made. {_AGAIN}"])
+        raise ConfigError([f"{', '.join(changed)}: changed after the plan was made. {_AGAIN}"])
 
 
 def _inputs(config: ReleaseConfig) -> dict[str, str]:

@@ -93,21 +93,20 @@ def true_jobs(release: Release, truth: Path) -> JobSource:
         if {name: list(values) for name, values in config.secret.items()} != secret:
             raise geo_data.InputError(
                 truth,
-                "privacy.protects has other attributes than the release, or lists other categories",
+                "privacy.protects names other attributes than the release, or other categories",
                 fix="name the configuration that the release was made with",
             )
         return job_source(config, release.geography)
     if isinstance(certificate.policy, AttributeField):
         raise geo_data.InputError(
             truth,
-            "one file with counts by each attribute is not the truth of this release, whose policy protects "
-            "homes together with attributes",
+            "one file cannot be the truth of a release that protects homes together with attributes",
             fix="name the configuration of the release, which says where its jobs are",
         )
     if "aux" in release.rows:
         raise geo_data.InputError(
             truth,
-            "one file is not the truth of this release, which has workers who live in external zones",
+            "one file cannot be the truth of a release with workers who live in external zones",
             fix="name the configuration of the release, which says where main and aux jobs are",
         )
     return geo_data.LodesJobs(truth, release.geography)
@@ -137,7 +136,7 @@ def compare_with_public(release: Release, tables: Sequence[Path]) -> list[Compar
     if not all_flows:
         raise geo_data.InputError(
             tables[0],
-            "there is no public table, with commuters in the geography, to compare with",
+            "no public table has commuters in the geography to compare with",
             fix="name a published origin-destination file, or a configuration with [[auxiliary]] tables",
         )
     return [_compare_table(release, table) for table in all_flows]
@@ -157,8 +156,7 @@ def _compare_table(release: Release, table: geo_data.Flows) -> Comparison:
     if not in_table.any():
         raise geo_data.InputError(
             table.source,
-            "the table has nobody between the larger areas between which the release has jobs: they have "
-            "nothing in common",
+            "the table and the release have commuters between no pair of larger areas in common",
             fix="name a table of the region of the release",
         )
     left_out = 1 - comparison.release["S000"][in_table].sum() / comparison.release["S000"].sum()
@@ -260,10 +258,10 @@ def _refuse_jobs(release: Release, path: Path, table: geo_data.Flows, compare: n
     if compare(*totals).all() and not _released(path):
         raise geo_data.InputError(
             path,
-            "its totals at workplaces are those of the release, or nowhere above them: these seem to be the "
-            "confidential jobs of the release, or a part of them",
-            fix="name the jobs with --truth; name a file of an earlier release where it lies in its public "
-            "folder, beside the SHA256SUMS that lists it",
+            "its totals by workplace are nowhere above the totals of the release, so it seems to have "
+            "confidential jobs",
+            fix="name confidential jobs with --truth; name an earlier release in its public folder, beside "
+            "the SHA256SUMS that lists it",
         )
 
 
@@ -286,13 +284,13 @@ def _refuse_input(release: Release, table: Path) -> None:
     try:
         inputs = set(json.loads(log.read_text(encoding="utf-8"))["inputs_sha256"].values())
     except (ValueError, KeyError, TypeError, AttributeError):
-        rule = "damaged: it does not say which inputs were confidential"
+        rule = "the file is damaged and does not say which inputs were confidential"
         raise geo_data.InputError(log, rule, fix="compare a copy of the public folder") from None
     if sha256_of(table) in inputs:
         raise geo_data.InputError(
             table,
             "this is a confidential input of the release, not a public table",
-            fix="name it with --truth; what is derived from it is confidential",
+            fix="name it with --truth, and keep the result confidential",
         )
 
 

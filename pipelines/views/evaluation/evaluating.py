@@ -70,7 +70,7 @@ def _target(release: Release, to: PathLike | None, *, confidential: bool) -> Pat
     for folder in (target, *target.parents):
         if any((folder / name).exists() for name in _OF_PUBLIC) or folder == release.public.resolve():
             raise ConfigError(
-                f"{target}: this is inside the public folder {folder}. Choose another folder with --to"
+                f"{target}: this is inside the public folder {folder}. Fix: choose another folder with --to"
             )
     _check_replaceable(target, confidential)
     return target
@@ -80,7 +80,7 @@ def _check_replaceable(target: Path, confidential: bool) -> None:
     if not _replaceable(target, confidential):
         raise ConfigError(
             f"{target}: this exists and is no {'confidential' if confidential else 'public'} evaluation. "
-            "Choose another folder with --to"
+            "Fix: choose another folder with --to"
         )
 
 

@@ -79,14 +79,14 @@ def export(
     _check_names(release, names, to)
     if (home_level or work_level) and all(FORMATS[name].blocks for name in names):
         raise ExportError(
-            f"{names[0]}: the format has blocks, and no other level; leave out the levels, or choose csv"
+            f"{names[0]}: the format has blocks, and no other level. Fix: leave the levels out, or choose csv"
         )
     without = [name for name in names if not FORMATS[name].intervals]
     if draws is not None and without:
         having = ", ".join(name for name, form in FORMATS.items() if form.intervals)
         raise ExportError(
-            f"{without[0]}: the format has no place for intervals. Fix: export it without them, or choose of "
-            f"those that have one: {having}"
+            f"{without[0]}: the format has no place for intervals. Fix: export it without intervals, or "
+            f"choose from {having}"
         )
     home_level = home_level or work_level or release.usual_level()
     work_level = work_level or home_level

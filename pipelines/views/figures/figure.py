@@ -55,7 +55,8 @@ def draw_figure(
     if kind not in KINDS:
         raise PublicReleaseError(f"there is no kind {kind!r}; there are: {', '.join(KINDS)}")
     if suffix not in _METADATA:
-        raise PublicReleaseError(f"{path.name}: the name of a figure ends with .png, .svg or .pdf")
+        fix = "let the name end with .png, .svg or .pdf"
+        raise PublicReleaseError(f"{path.name}: this is not the name of a figure; {fix}")
     check_target(path, release.public)
     subject = FigureSubject(release, None if area is None else release.find_area(area), of, count, level)
     with matplotlib.rc_context(_STYLE):

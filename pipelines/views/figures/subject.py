@@ -41,7 +41,7 @@ class FigureSubject:
         if self.chosen_level is not None:
             self.release.check_level(self.chosen_level)
         if self.flows.empty:
-            raise PublicReleaseError(f"there are no {self.noun}: nothing can be drawn")
+            raise PublicReleaseError(f"there are no {self.noun} to be drawn; choose another area")
 
     @cached_property
     def flows(self) -> pd.DataFrame:

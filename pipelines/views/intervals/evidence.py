@@ -28,7 +28,7 @@ from pipelines.plans.workload import workload_of
 from pipelines.release.description import file_names
 from pipelines.release.measurements import measurement_files, read_measurements
 from pipelines.storage.parquet_form import FormError
-from pipelines.views.folder import PublicReleaseError, blame_release
+from pipelines.views.folder import WHOLE_COPY, PublicReleaseError, blame_release, not_as_released
 from pipelines.views.intervals.reading import refuse_without_draws
 from pipelines.views.release import Release
 from synth.arrays import find_keys
@@ -181,14 +181,13 @@ class JobDraws:
             return [first], [_drawn(release, plan, first)], [pool[head]]
         missing = [name for name in measurement_files(plan)[0] if not (release.public / name).is_file()]
         if missing:
-            raise PublicReleaseError(
-                f"{release.public}: there is no {missing[0]}, the noisy counts that intervals are made from"
-            )
+            rule = f"there is no {missing[0]}, the noisy counts that intervals are made from"
+            raise PublicReleaseError(f"{release.public}: {rule}. Fix: {WHOLE_COPY}")
         layout = JobLayout(plan)
         try:
             noisy = [counts[:] for counts in read_measurements(release.public, plan, layout)[0]]
         except FormError as error:
-            raise PublicReleaseError(f"{release.public}: {error}") from error
+            raise not_as_released(release.public, error) from error
         tables: list[MeasuredTable] = list(layout.tables)
         slots = plan.pools.slots.take(head)
         member = [pool[head], *(groups.find(slots) for groups in plan.secondary)]
@@ -315,21 +314,22 @@ def _drawn(release: Release, plan: ReleasePlan, table: synth.Table) -> Evidence:
     numeric = plan.numeric
     parameters = numeric.parameters
     if not isinstance(parameters, DirichletParameters):
-        raise PublicReleaseError(f"{release.public}: nothing is known of intervals of its mechanism")
+        rule = "its mechanism measures no tables and is not Dirichlet resampling, so it has no intervals"
+        raise PublicReleaseError(f"{release.public}: {rule}. Fix: use its counts without intervals")
     # Cells of all urns may be tens of millions: the smallest type that holds their draws.
     kind = np.min_scalar_type(-1 - int(numeric.pools.m.max()))
     counts, drawn = np.zeros(int(table.offsets[-1]), kind), np.zeros(table.n.size, np.int64)
     for below in plan.implicates.folders[: plan.implicates.of_run]:
         for pool, home, jobs in _released(release, plan, below):
             if pool.size and (pool.min() < 0 or home.min() < 0):
-                raise PublicReleaseError(f"{release.public}: the data have jobs that are not in the plan")
+                rule = "the data have jobs that are not in the plan"
+                raise PublicReleaseError(f"{release.public}: {rule}. Fix: {WHOLE_COPY}")
             cell = numeric.domains.locate(table.domain[pool], home)
             np.add.at(counts, table.offsets[pool] + cell, jobs.astype(kind))
             np.add.at(drawn, pool, jobs)  # as they are: the small type holds what a plan draws, and no more
     if not np.array_equal(drawn, numeric.pools.m):
         raise PublicReleaseError(
-            f"{release.public}: the data are not those of the plan's jobs. Fix: take a whole copy; "
-            "odsynth verify checks it"
+            f"{release.public}: the data do not have the jobs of the plan. Fix: {WHOLE_COPY}"
         )
     classes = [np.array(urns.prior, np.float64) / parameters.denominator for urns in parameters.classes]
     strata, retention = len(classes[0]), np.array([float(f) for f in parameters.retention])
@@ -353,7 +353,8 @@ def _released(release: Release, plan: ReleasePlan, below: str) -> Iterator[tuple
             pools = pool[begin : begin + len(frame)]
             begin += len(frame)
             if pools.size < len(frame):
-                raise PublicReleaseError(f"{release.public}: there are more jobs than the plan has")
+                rule = "there are more jobs than the plan has"
+                raise PublicReleaseError(f"{release.public}: {rule}. Fix: {WHOLE_COPY}")
             home = geography.number(frame["h_geocode"])
             yield pools, home, np.ones(pools.size, np.int64)
         return

@@ -64,15 +64,17 @@ def refuse_without_draws(release: Release) -> None:
     plan = release.plan
     if not plan.fills_slots:
         reason = "estimates jobs by workplace" if plan.workplaces else "has a public table of workplaces"
-        instead = "; odsynth intervals writes those of jobs by workplace" if plan.workplaces else ""
+        instead = "use its counts without intervals"
+        if plan.workplaces:
+            instead = "odsynth intervals writes the intervals of jobs by workplace"
         raise PublicReleaseError(
-            f"{release.public}: it {reason}, so how many jobs were counted is confidential, and there "
-            f"are no intervals of homes and flows{instead}"
+            f"{release.public}: the release {reason}, so the number of jobs counted is confidential, and "
+            f"there are no intervals of homes and flows; {instead}"
         )
     if plan.geography.nobody_lives.any():
         raise PublicReleaseError(
-            f"{release.public}: it has areas where nobody can live, or work without a place, and a draw "
-            "would have homes there; there are no intervals of such releases yet"
+            f"{release.public}: the release has areas where nobody can live, or work without a place, and "
+            "draws would have homes there; such releases have no intervals yet"
         )
 
 
@@ -103,13 +105,14 @@ class PosteriorDraws:
                 raise ValueError(f"the format is not {DRAWS_FORMAT!r}")
         if document["release"] != release.content_sha256:
             raise PublicReleaseError(
-                f"{path}: the draws are of another release. Fix: write those of this one with odsynth "
-                "intervals"
+                f"{path}: the draws are of another release. Fix: write the draws of this release with "
+                "odsynth intervals"
             )
         self.home_level, self.draws = str(document["home_level"]), int(document["draws"])
         self.attributes = tuple(name for name in release.categories if name in document["attributes"])
         if self.home_level not in release.levels:
-            raise PublicReleaseError(f"{path}: the release has no level {self.home_level!r}")
+            fix = "write the draws again with odsynth intervals"
+            raise PublicReleaseError(f"{path}: the release has no level {self.home_level!r}. Fix: {fix}")
 
     def __repr__(self) -> str:
         words = f"{self.draws:,} of homes by {self.home_level}, in {self.path}"
@@ -302,8 +305,8 @@ class PosteriorDraws:
             work_area = self._area(work, geography.block_level, "workplaces")
         if unknown := [name for name in attributes if name not in self.attributes]:
             raise PublicReleaseError(
-                f"{self.path}: jobs are not told apart by {unknown[0]}; by: "
-                f"{', '.join(self.attributes) or 'nothing'}"
+                f"{self.path}: the draws have no attribute {unknown[0]}; there are: "
+                f"{', '.join(self.attributes) or 'none'}"
             )
         if only is not None:
             work_area = np.where(np.isin(np.arange(work_area.size), only), work_area, -1)
@@ -369,7 +372,8 @@ class PosteriorDraws:
         if isinstance(areas, np.ndarray):
             of_unit = np.asarray(areas, np.int64)[starts]
             if not np.array_equal(of_unit[geography.units_of_blocks(finest)], areas):
-                raise PublicReleaseError(f"{side} are known by {finest}, and areas cut some of its units")
+                rule, fix = f"the areas of {side} cut units of {finest}", "name areas of whole units"
+                raise PublicReleaseError(f"{rule}; {fix}")
             return of_unit
         if isinstance(areas, str):
             gathered = [kind for kind in geography.non_nesting_areas if geography.lie_within(finest, kind)]
@@ -422,7 +426,7 @@ class PosteriorDraws:
             jobs = table["jobs"].to_numpy()
             lists = table["homes"].combine_chunks()
             if (jobs < 1).any() or not np.array_equal(lists.value_lengths().to_numpy(), jobs * self.draws):
-                raise ValueError("a row has not one home for each of its jobs in each draw")
+                raise ValueError("a row does not have one home for each of its jobs in each draw")
             row_cell = work_area[work]
             keep = row_cell >= 0
             jobs, homes = jobs[keep], lists.filter(pa.array(keep)).flatten().to_numpy()
@@ -469,5 +473,5 @@ def _numbers(release: Release, column: pa.ChunkedArray) -> NDArray[np.int32]:
 
 
 def _blame(path: Path) -> AbstractContextManager[None]:
-    fix = "Fix: write it again with odsynth intervals"
+    fix = "write it again with odsynth intervals"
     return blame(PublicReleaseError, f"{path}: damaged, or not a file of draws", fix)

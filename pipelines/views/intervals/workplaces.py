@@ -22,7 +22,7 @@ from pipelines.plans.workplaces import codes_of, combined
 from pipelines.release.measurements import read_measurements
 from pipelines.release.workplaces import grouped_plan, read_workplaces
 from pipelines.storage.parquet_form import FormError
-from pipelines.views.folder import PublicReleaseError
+from pipelines.views.folder import not_as_released
 from pipelines.views.release import Release
 
 Float64 = NDArray[np.float64]
@@ -54,7 +54,7 @@ class WorkplaceIntervals:
                 (of_homes,) = read_measurements(public, self._plan, JobLayout(self._plan))
                 self._counted += counted_homes(grouped_plan(public, planned), of_homes)
         except FormError as error:
-            raise PublicReleaseError(f"{public}: {error}") from error
+            raise not_as_released(public, error) from error
 
     @property
     def tables(self) -> list[tuple[str | None, tuple[str, ...]]]:

@@ -49,7 +49,8 @@ def write_intervals(
     """Write posterior draws of a release, and the intervals of its tables (`Release.write_intervals`)."""
     to = release.out / "intervals" if to is None else path_of(to, "to")
     if draws < FEWEST:
-        raise PublicReleaseError(f"{draws} draws are too few. Fix: an interval of 90 % needs {FEWEST}")
+        fix = f"write at least {FEWEST}, which an interval of 90 % needs"
+        raise PublicReleaseError(f"{draws} draws are too few. Fix: {fix}")
     check_target(to, release.public, new=True)
     to.parent.mkdir(parents=True, exist_ok=True)
     done = progress or (lambda _, __: None)

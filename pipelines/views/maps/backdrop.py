@@ -73,8 +73,8 @@ def _shapes(
     if (places := int(shapely.get_num_coordinates(parts).sum())) > _PLACES:
         raise geo_data.InputError(
             path,
-            f"its {kind} have {places:,} corners near the region; a map holds {_PLACES:,}",
-            fix="leave out what is small: keep main roads, or the larger waters",
+            f"its {kind} have {places:,} corners near the region, and a map holds {_PLACES:,}",
+            fix="leave small shapes out: keep main roads, or the larger waters",
         )
     rounded = shapely.transform(parts, lambda xy: np.round(xy, _DECIMALS))
     return [shapely.geometry.mapping(part) for part in rounded]
@@ -82,7 +82,7 @@ def _shapes(
 
 def _read(path: Path) -> gpd.GeoSeries:
     if not path.is_file():
-        raise geo_data.InputError(path, "there is no such file", fix="name one that is there")
+        raise geo_data.InputError(path, "there is no such file", fix="check the path")
     try:
         if path.suffix == ".parquet":
             shapes = gpd.read_parquet(path, page_checksum_verification=True).geometry
@@ -91,11 +91,11 @@ def _read(path: Path) -> gpd.GeoSeries:
     except Exception:
         raise geo_data.InputError(
             path,
-            "it is no file of shapes",
-            fix="give a GeoPackage, FlatGeobuf or what else GDAL reads",
+            "this is no file of shapes",
+            fix="name a GeoPackage, FlatGeobuf or another file that GDAL reads",
         ) from None
     if shapes.crs is None:
         raise geo_data.InputError(
-            path, "it names no coordinate reference system", fix="write it with one, as EPSG:4326"
+            path, "no coordinate reference system is named", fix="write it into the file, such as EPSG:4326"
         )
     return shapes

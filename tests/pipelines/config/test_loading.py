@@ -215,7 +215,7 @@ def test_another_output_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert other.release.out == tmp_path / "elsewhere"
     assert other.public.quoted() == config.public.quoted()
     assert config.release.out.name == "test"
-    with pytest.raises(ConfigError, match="a folder of its own"):
+    with pytest.raises(ConfigError, match="this is the root folder"):
         config.with_out("/")
 
 
@@ -323,7 +323,7 @@ privacy.epsilon = "1/0"
 privacy.epsilon = "0"
     privacy.epsilon: "0" is not above 0; write a number above 0
 privacy.epsilon = "1e12"
-    privacy.epsilon: "1e12" is above 100, and no noise is as small as that; write "8", say
+    privacy.epsilon: "1e12" is above 100, the largest epsilon; write a smaller number, such as "8"
 privacy.epsilon = "-2"
     privacy.epsilon: "-2" is not above 0; write a number above 0
 privacy.delta = "1"
@@ -381,13 +381,13 @@ release.year = 19
 release.year = 20190
     release.year: 20190: Input should be less than or equal to 2999
 geography.file = 1
-    geography.file: 1 is not a path; write it as text
+    geography.file: 1 is not a path; write a path in quotes
 geography.file = " "
-    geography.file: " " is not a path; write it as text
+    geography.file: " " is not a path; write a path in quotes
 geography.file = "~/x.csv"
     geography.file: "~/x.csv": ~ is not expanded here; write the whole path
 release.out = "/"
-    release.out: "/" is the whole file system; name a file or folder in it
+    release.out: "/" is the root folder; name a file or folder in it
 geography.levels = "st"
     geography.levels: "st": Input should be a list; write for example ["a", "b"], or [] for none
 geography.levels = ["st", 5]
@@ -408,7 +408,7 @@ geography.longitude = "lat"
 geography.longitude
     geography.longitude: missing beside latitude; name both, or none where the file has polygons
 geography.groupings = { part = 4 }
-    geography.groupings: "part" is not in geography.levels; add it where it belongs
+    geography.groupings: "part" is not in geography.levels; add it there, in its order
 geography.groupings = { trct = 1 }
     geography.groupings.trct: 1: Input should be greater than or equal to 2
 geography.groupings = { trct = true }
@@ -455,25 +455,25 @@ plan.pool_by = ["age", "age"]
 jobs.attributes = ["age", "home"]
     jobs: "home" is named 2 times; name a column for one purpose only
 jobs.count = "n"
-    jobs.count: rows that count several jobs cannot name one worker; leave out one of the two
+    jobs.count: rows that count several jobs cannot name one worker; leave count or worker out
 jobs.records_per_worker = 0
     jobs.records_per_worker: 0: Input should be greater than or equal to 1
 plan.cell_level = "trct"
-    plan.cell_level: only cells that are units are of a level; write coarsening = "units", or leave this line
-    out
+    plan.cell_level: only cells that are whole units have a level; write coarsening = "units", or leave this
+    line out
 plan.split_threshold = "0"
     plan.split_threshold: "0" is not above 0; write a number above 0
 plan.split_threshold = 0.3
     plan.split_threshold: 0.3 is a float; write it as text: "0.3"
 plan.retention_min = "0"
-    plan.retention_min: "0" is not in (0, 1] with a denominator below 2^62; write "0.5", say, or "1" for
-    no pruning
+    plan.retention_min: "0" is not in (0, 1] with a denominator below 2^62; write a number such as "0.5", or
+    "1" for no pruning
 plan.retention_min = "1e-99"
-    plan.retention_min: "1e-99" is not in (0, 1] with a denominator below 2^62; write "0.5", say, or "1" for
-    no pruning
+    plan.retention_min: "1e-99" is not in (0, 1] with a denominator below 2^62; write a number such as "0.5",
+    or "1" for no pruning
 plan.retention_min = "1.01"
-    plan.retention_min: "1.01" is not in (0, 1] with a denominator below 2^62; write "0.5", say, or "1" for
-    no pruning
+    plan.retention_min: "1.01" is not in (0, 1] with a denominator below 2^62; write a number such as "0.5",
+    or "1" for no pruning
 plan.prior = "-0.01"
     plan.prior: "-0.01" is not above 0; write a number above 0
 """
@@ -507,18 +507,18 @@ workload.0.work = "tract"
     workload #1.work: "tract" is not a level of the geography; use "st" or "cty" or "trct" or "tabblk2010"
     or "stplc", or add it to geography.levels or geography.non_nesting_areas
 workload.0.home
-    workload #1.home: missing; numbers of jobs by workplace are public, and released exactly; name the level
+    workload #1.home: missing; numbers of jobs by workplace are public and released exactly; name the level
     of the home areas
 workload.1.attributes = ["sex"]
     workload #2.attributes: "sex" is not an attribute of the jobs; add it to jobs.attributes
 workload.1.attributes = ["age", "age"]
     workload #2: "age" is named 2 times; name a column for one purpose only
 workload.1.weight = "-1"
-    workload #2.weight: "-1" is below 0; write a weight of at least 0, such as "1"
+    workload #2.weight: "-1" is below 0; write a number of at least 0, such as "1"
 workload.1.weight = 0.5
     workload #2.weight: 0.5 is a float; write it as text: "0.5"
 workload.2 = { home = "trct", work = "trct" }
-    workload #3: the same table as workload #1; leave one out
+    workload #3: this is the same table as workload #1; leave one of the two out
 weights.level = "stplc"
     weights.level: "stplc" is not a level of the geography; use "st" or "cty" or "trct" or "tabblk2010", or
     add it to geography.levels
@@ -565,7 +565,7 @@ def test_a_workload() -> None:
 def test_a_workload_of_lodes_jobs_has_one_attribute_a_table() -> None:
     table = '\n[[workload]]\nhome = "trct"\nattributes = {}\n'
     assert parse(MINIMAL + table.format('["SE"]')).workload[0].attributes == ("SE",)
-    rule = "LODES counts each attribute by itself; name one attribute, and make a table for each"
+    rule = "LODES counts each attribute by itself; name one attribute in each table"
     assert problems(MINIMAL + table.format('["SE", "SA"]')) == (f"workload #1.attributes: {rule}",)
     assert problems(MINIMAL + table.format('["age"]')) == (
         'workload #1.attributes: "age" is not an attribute of the jobs; use "SA" or "SE" or "SI"',
@@ -592,11 +592,11 @@ attribute.0.labels = { 1 = 29 }
 attribute.0.labels = { 1 = "a\nb" }
     attribute #1.labels.1: "a\nb" is not allowed; write one line of text
 attribute.1 = { name = "trct", labels = { "1" = "one" } }
-    attribute #2.labels: "trct" is a kind of area, with a meaning only; leave it out
+    attribute #2.labels: "trct" is a kind of area, which has no labels; leave it out
 attribute.1 = { name = "age" }
-    attribute #2.name: attribute #1 is of the same attribute; leave one out
+    attribute #2.name: attribute #1 describes the same attribute; leave one of the two out
 release.contact = "the office"
-    release.contact: "the office" is not an e-mail address; write one, such as "data@example.org"
+    release.contact: "the office" is not an e-mail address; write it like "data@example.org"
 """
 
 
@@ -628,10 +628,11 @@ auxiliary.0.aux = "x"
 auxiliary.0.worker = "x"
     auxiliary #1.worker: unknown key; it belongs to [jobs] with format = "microdata"
 auxiliary.0.origin = []
-    auxiliary #1.origin: [] is not a column; write its name, or those to be joined: ["state", "county"]
+    auxiliary #1.origin: [] is not a column; write the name of a column, or the names of columns to join:
+    ["state", "county"]
 auxiliary.0.destination = 5
-    auxiliary #1.destination: 5 is not a column; write its name, or those to be joined: ["state",
-    "county"]
+    auxiliary #1.destination: 5 is not a column; write the name of a column, or the names of columns to join:
+    ["state", "county"]
 auxiliary.0.origin = ["h_state", 5]
     auxiliary #1.origin #2: 5: Input should be a valid string; write it in quotes
 auxiliary.0.origin = ["state", "w_county"]
@@ -645,11 +646,11 @@ auxiliary.1.levels.C54 = "tract"
     "tabblk2010", or add it to geography.levels or geography.non_nesting_areas
 auxiliary.1.levels.C54
 auxiliary.1.levels.tract = "trct"
-    auxiliary #2.levels: "tract" is not a summary level of flows; write the three first characters of the
-    GEOID: "C43" counties, "C54" tracts
+    auxiliary #2.levels: "tract" is not a summary level of flows; write the first three characters of the
+    GEOID: "C43" for counties, "C54" for tracts
 auxiliary.1.levels.C54 = 11
-    auxiliary #2.levels: 11 is not a level of the geography; write its name in quotes, or one for
-    residence and one for workplace: ["stplc", "cty"]
+    auxiliary #2.levels: 11 is not a level of the geography; write its name in quotes, or the levels of
+    residence and workplace: ["stplc", "cty"]
 auxiliary.1.levels = ["cty"]
     auxiliary #2.levels: ["cty"] is not a table of summary levels; write for example { C43 = "cty", C54 =
     "trct" }

@@ -195,7 +195,7 @@ def test_the_clock_does_not_go_back(ledger: Ledger) -> None:
     debit = pay(ledger, now=NOON)
     pay(ledger, now=NOON)
     for use in (pay, lambda one, now: one.resume(debit.id, PLAN, now=now)):
-        with pytest.raises(LedgerError, match=r"11:59:59.999999Z, before the last .*Fix: set"):
+        with pytest.raises(LedgerError, match=r"59.999999Z, which is before the last .*Fix: set the clock"):
             use(ledger, now=NOON - timedelta(microseconds=1))
     late = ledger.outcome(debit.id, "finished", now=NOON - timedelta(days=1))
     assert late.time == "2026-03-01T12:00:00.000000Z"
@@ -223,7 +223,7 @@ def test_a_debit_is_rehearsed_and_nothing_is_left(ledger: Ledger) -> None:
         if not before:
             pay(ledger, now=NOON)
     pay(ledger, "8", now=datetime.now(UTC) + timedelta(days=1))
-    with pytest.raises(LedgerError, match="it went back"):
+    with pytest.raises(LedgerError, match="which is before the last entry"):
         rehearse("1")
 
 
@@ -269,7 +269,7 @@ def test_a_name_that_looks_the_same_gets_no_budget_of_its_own(ledger: Ledger, ot
     ):
         pay(ledger, data_set="jobs 2019", budget=Budget(TEN.epsilon, TEN.delta, "jobs 2019"))
         before = ledger.entries()
-        with pytest.raises(LedgerError, match=rf"the {name} .* looks as 'jobs 2019' does.*Fix: "):
+        with pytest.raises(LedgerError, match=rf"the {name} .* looks like 'jobs 2019', .*Fix: "):
             pay(ledger, **({"data_set": "jobs 2019"} | change))
         assert ledger.entries() == before
 
@@ -302,7 +302,7 @@ def test_a_ledger_that_has_both_spellings_counts_both(
     pay(ledger, "6", data_set="jobs")
     with pytest.raises(OverBudgetError):
         pay(ledger, "1", data_set="jobs")
-    with pytest.raises(LedgerError, match="spelled otherwise"):
+    with pytest.raises(LedgerError, match="spelled differently"):
         pay(ledger, "0", data_set="j\u043ebs")
 
 
@@ -368,9 +368,9 @@ HERE, THERE = "inside " + "a" * 16, "inside " + "b" * 16
         ([Terms("full", ANYWHERE, 2), Terms("full", HERE, 3)], Terms("full", HERE, 2)),
         ([Terms("full", HERE), Terms("parts st:1", ANYWHERE)], Terms("parts st:1", HERE)),
         ([Terms("full", HERE), Terms("full", THERE)], "geography, with jobs.population"),
-        ([Terms("ward st:1"), Terms("full")], r"privacy\.policy: one is under"),
+        ([Terms("ward st:1"), Terms("full")], r"privacy\.policy: the policies are"),
         ([Terms("parts st:1/cty:2"), Terms("parts st:1/cty:3/trct:1")], "geography: the units of 'cty'"),
-        ([Terms("parts st:1/cty:2"), Terms("parts st:1/ward:2")], r"privacy\.policy: one is under"),
+        ([Terms("parts st:1/cty:2"), Terms("parts st:1/ward:2")], r"privacy\.policy: the policies are"),
         ([Terms("parts st:1/cty:2"), Terms("parts st:1/cty:2/trct:3")], Terms("parts st:1/cty:2/trct:3")),
         ([Terms("attribute age:1/pay:2"), Terms("attribute age:1")], Terms("attribute age:1")),
         (
@@ -378,14 +378,14 @@ HERE, THERE = "inside " + "a" * 16, "inside " + "b" * 16
             Terms("parts st:1"),
         ),
         ([Terms("distance 4:a"), Terms("distance 4:b")], "geography: the blocks"),
-        ([Terms("distance 4:a"), Terms("parts st:1")], r"privacy\.policy: one is under"),
+        ([Terms("distance 4:a"), Terms("parts st:1")], r"privacy\.policy: the policies are"),
         (
             [Terms("attribute a%20b:1/c:2"), Terms("attribute a%20b:3/c:2")],
-            r"privacy\.protects: a b: ",
+            r"privacy\.protects: a b has ",
         ),
-        ([Terms("attribute age:1"), Terms("attribute pay:1")], r"privacy\.protects: age: "),
+        ([Terms("attribute age:1"), Terms("attribute pay:1")], r"privacy\.protects: age has "),
         ([Terms("attribute age:1"), Terms("full"), Terms("attribute age:2")], Terms()),
-        ([Terms("attribute age:1"), Terms("attribute age:2")], r"privacy\.protects: age: "),
+        ([Terms("attribute age:1"), Terms("attribute age:2")], r"privacy\.protects: age has "),
     ],
 )
 def test_costs_are_added_up_only_where_they_are_a_guarantee(
@@ -396,7 +396,7 @@ def test_costs_are_added_up_only_where_they_are_a_guarantee(
     if isinstance(total, str):
         before = ledger.entries()
         for rehearse in (True, False):
-            with pytest.raises(PolicyError, match=rf"does not add up\. {total}.*Fix: "):
+            with pytest.raises(PolicyError, match=rf"do not add up, .*: {total}.*Fix: "):
                 pay(ledger, policy=str(paid[-1]), rehearse=rehearse)
         assert ledger.entries() == before
         return
@@ -406,7 +406,7 @@ def test_costs_are_added_up_only_where_they_are_a_guarantee(
 
 @pytest.mark.parametrize("policy", ["", "full", "partition st:1", "full; homes 7; records 1"])
 def test_a_debit_says_its_terms_in_full(policy: str, ledger: Ledger) -> None:
-    with pytest.raises(LedgerError, match=r"the terms of a debit, .* Fix: "):
+    with pytest.raises(LedgerError, match=r"are not the terms of a debit\. Fix: "):
         pay(ledger, policy=policy)
 
 
@@ -419,5 +419,5 @@ def test_a_budget_for_ever_finds_periods_that_do_not_add_up(ledger: Ledger) -> N
             policy=str(Terms(f"parts st:{period}")),
         )
     pay(ledger, budget=Budget(Fraction(10), Fraction(1, 2), "2028"))
-    with pytest.raises(PolicyError, match="entry 2 and entry 4 cost does not add up"):
+    with pytest.raises(PolicyError, match="the costs of entry 2 and entry 4 do not add up"):
         pay(ledger)

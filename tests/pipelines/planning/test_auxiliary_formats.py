@@ -231,7 +231,7 @@ def test_a_table_that_is_wrong_stops_the_plan(
     earlier.assign(h_geocode=moved).groupby(["w_geocode", "h_geocode"], as_index=False).first().to_csv(
         path, index=False
     )
-    with pytest.raises(geo_data.InputError, match="codes of another vintage"):
+    with pytest.raises(geo_data.InputError, match="as in a file of another vintage"):
         make_plan(with_tables([LODES]))
 
 

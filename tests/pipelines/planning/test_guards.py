@@ -157,7 +157,7 @@ def test_names_may_differ_on_purpose(small_config: Configs) -> None:
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        (["main_JT00_2018"], "by their names the files are of part main, and the jobs of aux and main"),
+        (["main_JT00_2018"], "by their names, the files are of part main, and the jobs of aux and main"),
         (
             ["main_JT00_2018", "aux_JT00_2017"],
             "main_JT00_2018.csv is by its name of year 2018, not 2017",

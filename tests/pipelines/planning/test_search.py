@@ -367,7 +367,7 @@ def test_mechanisms_are_compared_each_with_the_settings_that_it_has(config_of: C
     assert results["certified"].all()
     assert results["retention_min"].tolist() == ["0.5", "1"]
     for value, retention, said in (
-        ("other", (), "there are dirichlet"),
+        ("other", (), "write one of dirichlet"),
         ("geometric", ("1", "0.5"), "every"),
     ):
         with pytest.raises(pipelines.ConfigError, match=said):

@@ -306,7 +306,7 @@ def test_a_plan_of_another_format_is_refused(small_config: Configs, tmp_path: Pa
     ):
         load_plan(tmp_path / "plan")
     edit_json(path, lambda document: document.update(format=PLAN_FORMAT, mechanism="magic"))
-    with pytest.raises(ValueError, match=r"plan\.json: the mechanism is none of dirichlet, geometric"):
+    with pytest.raises(ValueError, match=r"plan\.json: the mechanism is not one of dirichlet, geometric"):
         load_plan(tmp_path / "plan")
 
 
@@ -374,13 +374,13 @@ def test_repairs_and_fall_backs_are_noted_with_counts(
 
 def test_lodes_pools_by_two_attributes_are_refused(small_config: Configs) -> None:
     config = small_config({"plan.pool_by": ["SA", "SE"]})
-    with pytest.raises(geo_data.InputError, match="more than one attribute") as caught:
+    with pytest.raises(geo_data.InputError, match="by several attributes") as caught:
         make_plan(config)
     assert "name one attribute in plan.pool_by" in str(caught.value)
 
 
 def test_an_unknown_attribute_to_pool_by_is_refused_with_those_there_are(small_config: Configs) -> None:
-    with pytest.raises(geo_data.InputError, match=r"pool_by names wage.* the attributes are: SA, SE, SI"):
+    with pytest.raises(geo_data.InputError, match=r"pool_by names wage.* name attributes .*\(SA, SE, SI\)"):
         make_plan(small_config({"plan.pool_by": ["wage"]}))
 
 
@@ -422,7 +422,7 @@ def test_attributes_named_like_our_own_columns_do_no_harm(
         "h_geocode",
         "Class",
     ):
-        words = f'jobs.attributes: "{name}" is the name of a column that the release has already; rename'
+        words = f'jobs.attributes: "{name}" is the name of a column of the release; rename'
         with pytest.raises(ConfigError, match=words):
             small_config(microdata_jobs("csv", attributes=[name]))
 
@@ -436,8 +436,8 @@ def test_categories_that_cannot_be_columns_are_refused_before_any_draw(
         assert error.fix
         assert "transport" not in str(error)
     columns, categories = {"age": "a", "sector": "a_b"}, {"a": {"old": "b_c"}, "a_b": {"field": "c"}}
-    assert refused_jobs(columns, categories, "give the same column").count == 1
-    words = r"one that it has anyway .*h_geocode"  # it would take the place of the homes
+    assert refused_jobs(columns, categories, "the same column of the OD file").count == 1
+    words = r"one of its columns .*h_geocode"  # it would take the place of the homes
     assert refused_jobs({"age": "h"}, {"h": {"old": "geocode"}}, words).count == 1
 
 

@@ -325,7 +325,7 @@ def test_a_change_after_verification_is_not_published(
 def test_a_release_is_not_published_into_or_around_itself(out: Path) -> None:
     before = content(out.parent)
     for place in ("public", "confidential/web", ".", ".."):
-        assert "lie inside each other" in refused(lambda place=place: publish(out, out / place))
+        assert "lies inside the release" in refused(lambda place=place: publish(out, out / place))
         assert content(out.parent) == before
 
 

@@ -86,7 +86,7 @@ def test_faults_of_polygons(small_config: Configs) -> None:
         ({"code": "x"}, "it belongs to [[geography.polygons]]"),
         (
             {"polygons": [TRACTS, TRACTS]},
-            'geography.polygons: "trct" has 2 tables; name one file for a level',
+            'geography.polygons: "trct" has 2 tables; name one file for each level',
         ),
     ]:
         with pytest.raises(ConfigError) as caught:

@@ -185,4 +185,6 @@ def test_a_record_that_says_otherwise_is_refused(releases: dict[str, Path], tmp_
         (copy / name).write_bytes(before)
     (copy / CROISSANT).unlink()
     seal(copy, certificate)
-    assert refused(copy).reason == f"a release of this kind has other files: {CROISSANT}"
+    assert (
+        refused(copy).reason == f"files are missing, or do not belong to a release of this kind: {CROISSANT}"
+    )

@@ -147,7 +147,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 def test_the_folder_around_the_public_one(small_release: Release) -> None:
     out = small_release.out
-    words = f"files: {out}: there is no SHA256SUMS. Give the public folder of a release (OUT/public)"
+    words = f"files: {out}: there is no SHA256SUMS. Fix: name the public folder of a release (OUT/public)"
     assert str(refused(out)) == words
 
 
@@ -780,14 +780,14 @@ def test_other_numbers_in_the_page_about_attackers_are_found(public_copy: Path) 
     assert "attackers.md is not the text that the plan, certificate.json" in str(refused(public_copy))
     path.unlink()
     seal_again(public_copy)
-    assert "has other files: attackers.md" in str(refused(public_copy))
+    assert "do not belong to a release of this kind: attackers.md" in str(refused(public_copy))
 
 
 def test_a_sealed_extra_file_is_found(public_copy: Path) -> None:
     """Somebody copies a confidential file into the folder and seals it."""
     for name in ("run.json", "plan/homes.parquet", "geo/cty.parquet", "geo/notes.txt"):
         (public_copy / name).write_text("{}")
-        assert f"has other files: {name}" in str(forged(public_copy))
+        assert f"do not belong to a release of this kind: {name}" in str(forged(public_copy))
         (public_copy / name).unlink()
 
 

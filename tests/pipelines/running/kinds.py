@@ -570,7 +570,7 @@ KIND = {kind.name: kind for kind in KINDS}
 # --- settings that are refused: to what they are added, and what is said of them
 
 DECLARE = 'or write population = "residents" in [jobs]'
-BOTH = "leave out one of the two"
+BOTH = "leave one of the two out"
 A_TABLE = {"workplaces": {"file": "w.csv"}}
 KEEPS = 'plan.retention_min: the mechanism "geometric" keeps every cell; write retention_min = "1"'
 
@@ -592,8 +592,12 @@ REFUSED: list[tuple[str, Table, str]] = [
     ("microdata", {"geography.external_zones": ["25"]}, BOTH),
     ("lodes", {"jobs.aux": "aux.csv"}, BOTH),
     ("lodes", {"jobs.population": "resident"}, "should be 'all' or 'residents'"),
-    ("zones", {"jobs.aux": None}, "geography.external_zones: the LODES main file has no such workers"),
-    ("zones", {"geography.external_zones": None}, "jobs.aux: the aux file needs zones to live in"),
+    (
+        "zones",
+        {"jobs.aux": None},
+        "geography.external_zones: the LODES main file has no workers who live in these zones",
+    ),
+    ("zones", {"geography.external_zones": None}, "jobs.aux: the aux file has workers who live outside"),
     ("zones", {"geography.external_zones": ["25", "25"]}, 'geography: "25" is named 2 times'),
     ("zones", {"geography.external_zones": "everywhere"}, "should be a list"),
     # whose totals
@@ -606,29 +610,33 @@ REFUSED: list[tuple[str, Table, str]] = [
     ("microdata", A_TABLE, "workplaces.count"),
     ("microdata", {"workplaces": {"file": "w.csv", "count": "toil"}}, "workplaces.count"),
     # whole records
-    ("lodes", GEOMETRIC | {"privacy.protects": "record"}, "a whole record needs jobs one by one"),
+    (
+        "lodes",
+        GEOMETRIC | {"privacy.protects": "record"},
+        "counts each attribute by itself, not whole records",
+    ),
     ("microdata", {"privacy.protects": "worker"}, "cannot be protected"),
     (
         "microdata",
         RECORDS | {"attribute": RECORDS["attribute"][:1]},
         'the categories of "sector" may not be read',
     ),
-    ("microdata", {"plan.expected_jobs": 5}, "plan.expected_jobs: the number of jobs is read"),
+    ("microdata", {"plan.expected_jobs": 5}, "plan.expected_jobs: the number of jobs is public and read"),
     (
         "last year",
         RECORDS | {"plan.expected_jobs": 5},
-        "plan.expected_jobs: the table of workplaces has a number",
+        "plan.expected_jobs: the number of jobs is read from [workplaces]",
     ),
     ("microdata", RECORDS | {"auxiliary": None}, "plan.expected_jobs: missing"),
     (
         "microdata",
         RECORDS | {"attribute": [{"name": "age", "categories": ["old", "old "]}, RECORDS["attribute"][1]]},
-        'attribute.categories: "age": two categories are spellings of one',
+        'attribute.categories: "age": two categories are spellings of the same category',
     ),
     (
         "shares",
         {"attribute.1.table": None},
-        "attribute #1.table: a prior has no use for an attribute that is public",
+        "attribute #1.table: the attribute is public, so no prior uses this table",
     ),
     ("shares", OF_RECORDS | {"attribute.0.table.level": "ward"}, '"ward" is not a level of the geography'),
     ("shares", OF_RECORDS | {"attribute.0.table.level": None}, "level: missing beside area; name both"),
@@ -638,10 +646,10 @@ REFUSED: list[tuple[str, Table, str]] = [
     ("shares", OF_RECORDS | {"attribute.0.table.counts": "n"}, "did you mean count?"),
     ("shares", OF_RECORDS | {"plan.category": "n"}, "it belongs to [attribute.table]"),
     ("shares", OF_RECORDS | {"workplaces": {"file": "w.csv", "count": "n"}}, "w.csv of [workplaces] both"),
-    ("shares", OF_RECORDS | {"attribute.2": OF_AN_AREA}, '"trct" is a kind of area, with a meaning only'),
+    ("shares", OF_RECORDS | {"attribute.2": OF_AN_AREA}, '"trct" is a kind of area, which has no table'),
     ("microdata", {"jobs.attributes": ["age", "noisy"]}, '"noisy" is the name of a column'),
-    ("microdata", RECORDS | COUNTIES, "a record is protected as a whole"),
-    ("microdata", RECORDS | {"release.implicates": 2}, "there is one synthetic data set"),
+    ("microdata", RECORDS | COUNTIES, "a policy of homes cannot protect a whole record"),
+    ("microdata", RECORDS | {"release.implicates": 2}, "has one synthetic data set"),
     (
         "microdata",
         secret(age=AGES) | {"release.mechanism": "dirichlet", "plan.pool_by": ["age", "sector"]},
@@ -662,15 +670,19 @@ REFUSED: list[tuple[str, Table, str]] = [
     ("lodes", of_policy({"partition": "cty", "distance": "3"}), "is not a policy"),
     ("lodes", of_policy({"partition": 3}), "is not a policy"),
     ("lodes", of_policy({"partition": "ward"}), '"ward" is not a level of the geography; use "st" or "cty"'),
-    ("lodes", of_policy({"partition": "tabblk2010"}), "is the block: every home would be public"),
-    ("strips", of_policy({"partition": "stplc"}), "are areas that cut units of levels"),
-    ("lodes", COUNTIES | A_TABLE, "does not tell in which part homes are"),
+    (
+        "lodes",
+        of_policy({"partition": "tabblk2010"}),
+        "is the level of blocks, so every home would be public",
+    ),
+    ("strips", of_policy({"partition": "stplc"}), "is a column of non-nesting areas"),
+    ("lodes", COUNTIES | A_TABLE, "does not tell in which part the homes of jobs are"),
     ("lodes", distance("0"), '"0" is not above 0; write a number above 0'),
     ("lodes", distance(-3), '"-3" is not above 0'),
     ("lodes", distance(1.5), '1.5 is a float; write it as text: "1.5"'),
     ("lodes", distance(True), "is not a number written as text"),
     ("lodes", distance("far"), '"far" is not a number'),
-    ("lodes", distance(3) | A_TABLE, "have no proof under it"),
+    ("lodes", distance(3) | A_TABLE, "does not cover this together with [workplaces]"),
     (
         "lodes",
         GEOMETRIC | {"privacy.protects": ["home", "age"]},
@@ -680,11 +692,11 @@ REFUSED: list[tuple[str, Table, str]] = [
     (
         "microdata",
         secret(age=AGES) | {"workplaces": {"file": "w.csv", "count": "n"}},
-        "numbers of records that are protected too",
+        "does not cover this together with [workplaces]",
     ),
-    ("microdata", secret(age=["old"]), "list all that a job may have, two or more different texts"),
-    ("microdata", secret(age=["old", "old"]), "two or more different texts"),
-    ("microdata", secret(age=["old", "old "]), "two categories are spellings of one"),
+    ("microdata", secret(age=["old"]), "list all that a job may have, at least two different texts"),
+    ("microdata", secret(age=["old", "old"]), "at least two different texts"),
+    ("microdata", secret(age=["old", "old "]), "two categories are spellings of the same category"),
     ("microdata", secret(age=["old", "\n"]), "is not allowed; write one line of text"),
     ("microdata", secret(), "cannot be protected; write"),
     (
@@ -695,7 +707,7 @@ REFUSED: list[tuple[str, Table, str]] = [
     ("microdata", {"privacy.protects": ["age"]}, '["age"] cannot be protected'),
     ("microdata", {"privacy.protects": ["home", "record"]}, "cannot be protected"),
     ("microdata", {"privacy.protects": "homes"}, '"homes" cannot be protected'),
-    ("microdata", secret(age=AGES) | COUNTIES, "attributes are protected with any home"),
+    ("microdata", secret(age=AGES) | COUNTIES, "only where any home may replace any other"),
     ("microdata", of_policy({"attribute": "age"}), "is not a policy; write"),
     ("microdata", of_policy({"attribute": {"age": AGES}, "partition": "cty"}), "is not a policy"),
 ]

@@ -100,7 +100,7 @@ def test_a_worker_may_not_hide_in_another_file(tmp_path: Path, small_geography: 
         path.write_text(f"live,toil,who\n{block},{(block, other)[number]},same\n{block},{block},o{number}\n")
         paths.append(path)
     jobs = geo_data.MicrodataJobs(paths, small_geography, home="live", work="toil", worker="who")
-    with pytest.raises(geo_data.InputError, match=r"1 workers have more than 1 row") as caught:
+    with pytest.raises(geo_data.InputError, match=r"1 worker has more than 1 row") as caught:
         jobs.records()
     assert str(caught.value).startswith(str(paths[1]))
     twice = geo_data.MicrodataJobs(
@@ -142,7 +142,7 @@ def test_a_file_given_twice_is_refused(pieces: Path, small_config: Configs) -> N
     (pieces / "jobs_3.csv.gz").write_bytes((pieces / "jobs_1.csv.gz").read_bytes())
     (pieces / "jobs_3.csv.gz").chmod(0o600)
     config = small_config({"jobs.file": f"{pieces}/jobs_?.csv.gz"})
-    with pytest.raises(geo_data.InputError, match="the same jobs twice"):
+    with pytest.raises(geo_data.InputError, match="the same jobs may be there twice"):
         run(config)
     assert not config.release.out.exists()
 

@@ -69,7 +69,7 @@ def test_a_release_is_published_into_a_bucket(bucket: Any, small_release: pipeli
         (f"s3://{':'.join(SECRETS)}@{BUCKET}/data", r"s3://agency-bucket/data: .* \(ParamValidationError\)"),
         (
             f"sftp://{SECRETS[1]}@127.0.0.1/data",
-            "sftp://127.0.0.1/data: a package is missing .*paramiko.*Fix: for",
+            "sftp://127.0.0.1/data: a package is missing .*paramiko.*Fix: install it",
         ),
     ],
 )
@@ -96,19 +96,19 @@ def test_what_a_store_refuses_is_one_clear_error(
         assert not [path for path in folder.rglob("*") if path.name != ".lock"]
 
     refused("the store has no such file", f"{url}.gz", folder)
-    refused("must be 00000", url, folder, "0" * 64)
-    refused("does not come from the web", "https://127.0.0.1/jobs.csv", folder, confidential=True)
+    refused("and 00000", url, folder, "0" * 64)
+    refused("is not fetched from the web", "https://127.0.0.1/jobs.csv", folder, confidential=True)
     folder.chmod(0o755)
     refused("others can look into the folder", url, folder, confidential=True)
     with monkeypatch.context() as patch:
         patch.setattr(bucket, "info", lambda *_, **__: {"size": 3})
-        refused("did not come whole", url, folder)
+        refused("cut off on the way", url, folder)
     refused("a package is missing .*paramiko", "sftp://127.0.0.1/jobs.csv", folder)
     assert not is_of_a_store(f"s3://{':'.join(SECRETS)}@{BUCKET}/jobs.csv")
     assert fetch(url, folder).read_bytes() == b"a,b\n1,2\n"
     for key in ("jobs.file", "release.out"):
         with pytest.raises(
-            ConfigError, match=f"{key}: this is a URL; write a path: .*odsynth fetch table"
+            ConfigError, match=rf"{key}: this is a URL; write a path\. .*odsynth fetch table"
         ) as wrong:
             small_config({key: f"s3://{SECRETS[1]}@{BUCKET}/x"})
         assert SECRETS[1] not in str(wrong.value)

@@ -301,7 +301,7 @@ def test_a_copy_of_a_run_whose_release_is_finished_draws_nothing(
     with pytest.raises(ConfigError, match="older copy"):
         resume(earlier)
     shutil.copytree(RunFolder.of(earlier).folder, RunFolder.of(out).folder)  # beside the release itself
-    with pytest.raises(ConfigError, match=r"older copy of the folder .* then odsynth resume"):
+    with pytest.raises(ConfigError, match=r"older copy of the release .* then run odsynth resume"):
         resume(out)
     (run_left,) = unfinished_runs(earlier)
     wipe_run(run_left)

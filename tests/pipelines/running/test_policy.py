@@ -109,7 +109,7 @@ def test_a_reviewed_plan_is_for_jobs_of_the_same_parts(
     moved = tmp_path / "moved" / small_region["od"].name  # a plan quotes the names of files
     jobs.to_csv(moved, index=False)
     config = small_config(COUNTIES, {"jobs.file": str(moved)})
-    with pytest.raises(geo_data.InputError, match="another number, work block, attribute or part of homes"):
+    with pytest.raises(geo_data.InputError, match="the number, work block, attribute or part of homes"):
         run(config, plan=planned.folder)
 
 

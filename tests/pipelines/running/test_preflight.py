@@ -148,7 +148,7 @@ def test_the_public_half_of_another_key_is_noticed(paid_config: Configs, tmp_pat
     check_ready(paid_config({"signature.key": key}))
     _, other = generate_keys(tmp_path / "others")
     shutil.copy(other, public)
-    with pytest.raises(SigningError, match=r"not the public half of signing-key\.pem"):
+    with pytest.raises(SigningError, match=r"not the public key of signing-key\.pem"):
         check_ready(paid_config({"signature.key": key}))
     with pytest.raises(SigningError, match="this is not a file"):
         check_ready(paid_config({"signature.key": "/dev/null"}))
@@ -165,7 +165,7 @@ def test_a_stored_plan_is_read_back(
     digest = small_release.certificate.plan_sha256
     before = sorted(small_release.public.iterdir())
     assert load_back(config, stored, digest).numeric.pools.n_records == 600
-    with pytest.raises(ConfigError, match=r"read back .*\(plan\.json is another\); nothing was paid"):
+    with pytest.raises(ConfigError, match=r"read back .*\(plan\.json is another\), and nothing was paid"):
         load_back(config, stored, "0" * 64)
     with pytest.raises(ConfigError, match=r"read back .*\(pooling below\)"):
         load_back(small_config({"plan.pool_below": 9}), stored, digest)
@@ -210,10 +210,10 @@ def test_names_that_could_never_be_finished_are_refused(
         *(["jobs.attributes"] * 5 + ["geography"] * 2),
         *("ledger.data_set", "ledger.period"),
     ]
-    assert said[0].endswith("cannot be stored; 1 to 178 printable characters on one line, without spaces at "
-                            "either end, can be stored")  # fmt: skip
+    assert said[0].endswith("cannot be stored; write 1 to 178 printable characters on one line, without "
+                            "spaces at either end")  # fmt: skip
     assert '"age" and "Age" differ in capitals only; rename one' in said[5]
-    assert '"geometry" is the name of a column that the release has already' in said[7]
+    assert '"geometry" is the name of a column of the release' in said[7]
 
 
 def test_codes_of_blocks_that_csv_cannot_hold_are_refused_unread(

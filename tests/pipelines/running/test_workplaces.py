@@ -145,7 +145,7 @@ def test_a_table_of_which_no_job_is_is_refused(
     config = microdata_protected({"plan.pool_by": ["age"]} | DIRICHLET)
     table = pd.read_csv(tmp_path / "public.csv", dtype="str")
     table.assign(age=table["age"].str.upper()).to_csv(tmp_path / "public.csv", index=False)
-    with pytest.raises(geo_data.InputError, match="no job at all is of a work block and category"):
+    with pytest.raises(geo_data.InputError, match="no job has a work block and category"):
         run(config)
 
 

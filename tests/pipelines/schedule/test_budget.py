@@ -60,7 +60,7 @@ def test_a_total_limits_all_periods_of_a_ledger(tmp_path: Path) -> None:
     assert [entry.kind for entry in ledger.entries()].count("budget") == 4  # three periods, and one for all
     pay("2024", Budget(Fraction(2), Fraction("1e-4")))  # raised
     pay("2025", None)
-    with pytest.raises(LedgerError, match="beside that of a period"):
+    with pytest.raises(LedgerError, match="the budget over all periods has a period"):
         pay("2026", Budget(Fraction(9), Fraction(0), "2026"))
 
 
@@ -368,7 +368,7 @@ def test_a_wrong_folder_is_an_error_at_the_first_call(office: Callable[..., Offi
             assert bool(summary.problems) == wrong, path
             assert summary.exit_code == wrong
             if wrong:
-                assert "is not there, so that" in summary.problems[0]
+                assert "is not there, so " in summary.problems[0]
     summary = due(world.calendar, now=NOW)
     assert (statuses(summary)["ri-2021"], summary.problems) == ("failed", ())
     assert not list(world.state.glob("*.json"))  # no attempt

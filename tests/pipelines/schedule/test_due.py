@@ -154,7 +154,7 @@ def test_the_clock_went_back(world: Office, paid_only: None) -> None:
     world.write(ri=SCHEDULE)
     summary = due(world.calendar, now=NOW.replace(month=5))
     assert (summary.results, summary.exit_code) == ((), EXIT_FAILED)
-    assert "the clock is at 2024-05-01T12:00:00+00:00, before the last attempt" in summary.problems[0]
+    assert "the clock says 2024-05-01T12:00:00+00:00, before the last attempt" in summary.problems[0]
     assert world.years() == ["2023"]
 
 
@@ -319,7 +319,7 @@ def test_a_damaged_record_is_reported_and_not_guessed(world: Office) -> None:
         path.write_bytes(content.encode("latin-1"))
         summary = due(world.calendar, now=NOW)
         assert statuses(summary) == {"ri-2021": "failed", "ri-2022": "behind", "ri-2023": "behind"}
-        assert "ri-2021.json: cannot be read" in summary.problems[0]
+        assert "ri-2021.json: the record cannot be read" in summary.problems[0]
         assert world.years() == []
         assert path.read_bytes() == content.encode("latin-1")
 

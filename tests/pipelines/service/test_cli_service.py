@@ -86,7 +86,7 @@ def test_only_a_new_token_makes_the_folder(state: Path) -> None:
     for verb in (("list",), ("revoke", "ffffffff")):
         result = invoke("token", *verb)
         assert result.exit_code == 1
-        assert f"{state}: no service has its folder there. Fix: name the configuration" in result.output
+        assert f"{state}: there is no folder of a service. Fix: name the configuration" in result.output
         assert not state.exists()
     assert f"Service     {state}" in invoke("token", "create", "Ann", "--role", "viewer").stderr
 
@@ -134,4 +134,4 @@ def test_a_service_begins_with_a_ledger_an_input_and_two_people(
     app.state.log.close()
     again = invoke("serve", "--init")
     assert again.exit_code == 1
-    assert "service.toml: it exists. Start it without --init" in again.output
+    assert "service.toml: it exists already. Fix: start the service without --init" in again.output

@@ -199,7 +199,7 @@ def test_tables_that_no_version_made_are_refused_and_left_alone(database: str) -
     engine = create_engine(database)
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE audit (id INTEGER)"))
-    with pytest.raises(ServiceError, match="not those of odsynth"):
+    with pytest.raises(ServiceError, match="tables of another program"):
         Store.open(database)
     assert inspect(engine).get_table_names() == ["audit"]
     engine.dispose()

@@ -114,12 +114,12 @@ def test_what_cannot_be_read_is_refused(small_release: Release, tmp_path: Path) 
     with pytest.raises(PublicReleaseError, match="public folder"):
         pipelines.attackers(public, to=public / "attackers")
     with pytest.raises(
-        PublicReleaseError, match=r"no plan\.json. Give the public folder .*, or what odsynth"
+        PublicReleaseError, match=r"no plan\.json. Fix: name the public folder .*, or a folder that odsynth"
     ):
         pipelines.attackers(small_release.out)
     (tmp_path / "plan.json").write_text("{}", encoding="utf-8")
     with pytest.raises(PublicReleaseError, match=r"no plan can be read there: plan\.json"):
         pipelines.attackers(tmp_path)
     for value, reason in (("many", "is not a number"), ("0", "must be positive")):
-        with pytest.raises(PublicReleaseError, match=f"{reason}.* Fix: give positive numbers"):
+        with pytest.raises(PublicReleaseError, match=f"{reason}.* Fix: write positive numbers"):
             pipelines.attackers(public, stubbornness=[value])

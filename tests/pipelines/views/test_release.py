@@ -307,7 +307,7 @@ def test_a_folder_that_is_no_release(public_copy: Path) -> None:
     for name in ("plan/plan.json", "certificate.json"):
         (public_copy / name).unlink()
         with pytest.raises(
-            PublicReleaseError, match=rf"there is no {Path(name).name}. Give the public folder"
+            PublicReleaseError, match=rf"there is no {Path(name).name}. Fix: name the public folder"
         ):
             open_release(public_copy)
 
@@ -402,7 +402,7 @@ def test_the_public_folder_stays_as_it_was_checked(public_copy: Path, tmp_path: 
     )
     places = (public_copy, link, public_copy / "geo", public_copy / "new" / ".." / "plan")
     for write, place in itertools.product(writers, places):
-        with pytest.raises(PublicReleaseError, match="would make it fail `verify`"):
+        with pytest.raises(PublicReleaseError, match="would make odsynth verify fail"):
             write(place)
     assert sorted(public_copy.rglob("*")) == before
 

@@ -91,15 +91,15 @@ def test_a_policy_of_edges_has_the_parts_that_its_edges_have() -> None:
     for parts, wrong, match in (
         ([0], reach, "shortest runs that no edge leaves"),
         ([0, 1], reach, "shortest runs that no edge leaves"),
-        ([0], [1, 0], "itself or one behind it"),
-        ([0], [0, 2], "itself or one behind it"),
+        ([0], [1, 0], "itself, or come after it"),
+        ([0], [0, 2], "itself, or come after it"),
     ):
         with pytest.raises(ValueError, match=match):
             Policy("distance 1:0", np.array(parts, np.int32), np.array(wrong, np.int32))
     path = plan_of(policy_of(frozenset(PAIRS)), [(0, 2)])
     with pytest.raises(ValueError, match="go with no policy of edges"):
         replace(path, target=replace(path.target, record_range=RecordRange(1, 1)))
-    with pytest.raises(ValueError, match="edges between other blocks"):
+    with pytest.raises(ValueError, match="edges of the policy are between other blocks"):
         Domains(
             3, np.array([0, 1]), np.zeros(1, np.int32), np.zeros(1, np.uint8), policy_of(frozenset(PAIRS))
         )

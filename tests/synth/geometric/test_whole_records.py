@@ -173,7 +173,7 @@ def test_every_table_has_its_share_and_counts_fully(policy: Policy) -> None:
 def test_workplaces_are_measured_where_more_than_homes_is_protected_and_only_there() -> None:
     with pytest.raises(ValueError, match="only where their number is"):
         Target(Fraction(2), Fraction(0), protects="record")
-    with pytest.raises(ValueError, match="a home or a record is protected"):
+    with pytest.raises(ValueError, match='"home" or "record" must be protected'):
         Target(Fraction(2), Fraction(0), protects="worker")  # type: ignore[arg-type]
     plan = plan_of([(2, Fraction(1, 2))], [(2, Fraction(1, 2))])
     target = Target(Fraction(2), Fraction(0), record_range=ANY)
@@ -189,7 +189,7 @@ def test_workplaces_are_measured_where_more_than_homes_is_protected_and_only_the
             plan.workplaces,
         )
     secret = plan_of([(2, Fraction(1, 2))], [(2, Fraction(1, 2))], SECRET)
-    with pytest.raises(ValueError, match="secret attributes are measured before homes are"):
+    with pytest.raises(ValueError, match="secret attributes must be measured before homes"):
         replace(secret, workplaces=())
     with pytest.raises(ValueError, match="go with no secret attributes"):
         replace(secret, target=target)

@@ -445,7 +445,7 @@ def test_every_row_has_its_jobs_and_the_same_key_gives_the_same_draws() -> None:
         assert np.array_equal(homes_of_place, again)
         assert np.isin(homes_of_place, np.arange(BLOCKS)).all()
     assert first.domains().n_domains == groups.n_places
-    with pytest.raises(RuntimeError, match="have been drawn"):
+    with pytest.raises(RuntimeError, match="are drawn already"):
         next(first.places())
 
 

@@ -223,7 +223,7 @@ def test_areas_have_names(crossed: Release, folder: Path) -> None:
         (
             FlowQuestion(work=("Lower",), work_level="strip"),
             422,
-            "work: several areas of the level strip have a name. Give a code: s2, s3",
+            "work: several areas of the level strip have this name. Give a code: s2, s3",
         ),
         (FlowQuestion(work=("old t",)), 404, "work: there is no area of one of the codes or names"),
         (

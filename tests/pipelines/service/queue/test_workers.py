@@ -387,7 +387,9 @@ def test_what_changed_since_the_review_is_refused_by_its_name(
             change()
             with pytest.raises(pipelines.ConfigError) as refused:
                 check_plan(config, folder, reviewed)
-            assert str(refused.value).startswith(f"{name}: changed since the plan was made. Submit"), name
+            assert str(refused.value).startswith(f"{name}: changed after the plan was made. Fix: submit"), (
+                name
+            )
             path.write_bytes(content)
     check_plan(config, folder, reviewed)
 

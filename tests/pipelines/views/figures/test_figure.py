@@ -401,7 +401,7 @@ def test_what_cannot_be_drawn_is_refused(release: Release, tmp_path: Path) -> No
     code = release.geography.blocks[sorted(set(range(120)) - set(worked_in))[0]]
     figure = tmp_path / "figure.png"
     for path, options, words in (
-        (tmp_path / "figure.gif", {}, r"figure\.gif: the name of a figure ends with \.png, \.svg or \.pdf"),
+        (tmp_path / "figure.gif", {}, r"figure\.gif: .* let the name end with \.png, \.svg or \.pdf"),
         (figure, {"kind": "pie"}, "there is no kind 'pie'; there are: all, choropleth"),
         (figure, {"area": code}, f"there are no workers of block {code}"),
     ):

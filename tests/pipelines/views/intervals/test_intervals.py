@@ -271,7 +271,7 @@ def test_without_what_was_published_there_are_no_intervals(
     table.loc[0, "S000"] += 1
     table.to_parquet(rows, index=False)
     seal_again(public_copy)
-    assert "not those of the plan's jobs" in refused(public_copy)
+    assert "the data do not have the jobs of the plan" in refused(public_copy)
     table.loc[0, "h_geocode"] = "somewhere"
     table.to_parquet(rows, index=False)
     assert "not in the plan" in refused(public_copy)
@@ -289,10 +289,10 @@ def test_what_cannot_be_asked_is_refused(
         (lambda: opened.flows("tabblk2010", "trct"), "no homes by 'tabblk2010'"),
         (lambda: opened.flows("trct", "moon"), "no workplaces by 'moon'"),
         (lambda: opened.flows("stplc", "trct"), "no homes by 'stplc'"),
-        (lambda: opened.flows("trct", "trct", "XX"), "not told apart by XX"),
+        (lambda: opened.flows("trct", "trct", "XX"), "no attribute XX"),
         (lambda: opened.flows({"99": "a"}, "trct"), "not units of one level"),
         (lambda: pipelines.open_release(public).write_intervals(), "is there already"),
-        (lambda: pipelines.open_release(public).write_intervals(public / "intervals"), "fail `verify`"),
+        (lambda: pipelines.open_release(public).write_intervals(public / "intervals"), "odsynth verify fail"),
         (lambda: pipelines.open_release(public).draws(tmp_path / "none.parquet"), "odsynth intervals"),
     ):
         with pytest.raises(PublicReleaseError, match=said):

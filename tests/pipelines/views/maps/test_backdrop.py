@@ -103,7 +103,7 @@ def test_the_command(mapped: Release, library: Path, files: dict[str, Path], tmp
     ):
         result = CliRunner().invoke(main, [*target, *some])
         assert result.exit_code == 2
-        assert "--attribution goes with --water or --roads" in result.output
+        assert "--water and --roads need --attribution" in result.output
     options = [f"--{kind}={path}" for kind, path in files.items()]
     result = CliRunner().invoke(main, [*target, *options, "--attribution", BY])
     assert result.exit_code == 0, result.output
