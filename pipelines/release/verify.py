@@ -249,9 +249,10 @@ class PoolClass(NamedTuple):
         first, kept, result = self.fine(s, x, gain) + 1, down(gain * f * b), ZERO
         if first > m:
             return ZERO
+        ceiling = 1 - DOWN.divide(kept, b + q * m) if lost else ONE  # what is lost if all draws are from it
         if rest < q and m - first > TERMS:  # nearly all draws are from this cell, and terms need not fall
-            return ONE
-        p, left = draws(w, rest, q, m, first), ONE
+            return ceiling
+        p, left = draws(w, rest, q, m, first), ceiling
         for k in range(first, min(m, first + 4 * TERMS) + 1):
             result += p * (1 - DOWN.divide(kept, b + q * k)) if lost else p
             if k == m or (x < most and result > enough):
@@ -261,11 +262,11 @@ class PoolClass(NamedTuple):
             growth = Decimal(max(w + q * k, q * k + q) * (m - k)) / below if rest >= q else ONE
             left = p * growth / DOWN.subtract(ONE, growth) if growth < 1 else ONE
             if left <= max(result * Decimal("1e-18"), enough - result):
-                return min(ONE, result + left)
+                return min(ceiling, result + left)
             p = p * ((w + q * k) * (m - k)) / below if below else ONE
         else:
-            return min(ONE, result + left)
-        return min(ONE, result) if x == most or result <= enough else ONE
+            return min(ceiling, result + left)
+        return min(ceiling, result) if x == most or result <= enough else ceiling
 
     def occupied(self, s: Stratum) -> tuple[Decimal, Decimal]:
         """Return the largest T_c(x), and the largest T_c(x)/x, of all x >= 1 (Lemma 36)."""
