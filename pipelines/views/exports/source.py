@@ -45,6 +45,10 @@ class Source:
     batch_rows: int = 100_000  # Largest number of rows that a format has in memory at once
     # With them flows have two columns more for every count that they tell apart: its interval
     draws: PosteriorDraws | None = None
+    # Of formats with points of single workers: of their points, by default from the hash of the plan; and
+    # the share of the workers that are in the file
+    seed: int | None = None
+    sample: float = 1.0
 
     @property
     def levels(self) -> dict[str, str]:
