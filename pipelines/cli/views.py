@@ -134,6 +134,11 @@ Each goes into a folder of its own; nothing is overwritten. Only the public fold
     default=1.0,
     help="Share of the workers that matsim and trips have; by default all.",
 )
+@click.option(
+    "--decimal-comma",
+    is_flag=True,
+    help="csv with semicolons and decimal commas, as Excel expects it where decimals have commas.",
+)
 @implicate_option
 def export_command(
     public: Path,
@@ -144,6 +149,7 @@ def export_command(
     intervals: Path | None,
     seed: int | None,
     sample: float,
+    decimal_comma: bool,
     implicate: int,
 ) -> None:
     """Export a release."""
@@ -156,6 +162,7 @@ def export_command(
         intervals=intervals,
         seed=seed,
         sample=sample,
+        decimal_comma=decimal_comma,
     )
     for name, paths in files.items():
         size = sum(path.stat().st_size for path in paths)

@@ -675,6 +675,7 @@ class Release:
         intervals: PathLike | None = None,
         seed: int | None = None,
         sample: float = 1.0,
+        decimal_comma: bool = False,
     ) -> dict[str, list[Path]]:
         """Write the release in formats of other programs, each in a folder of its own, with a read-me.
 
@@ -696,6 +697,9 @@ class Release:
             hash of the plan, so that everybody draws the same points.
         sample : float
             The share of the workers that these formats have.
+        decimal_comma : bool
+            Whether csv has semicolons between columns, commas in decimals and a byte-order mark, as Excel
+            expects where decimals have commas.
 
         Returns
         -------
@@ -705,8 +709,8 @@ class Release:
         Raises
         ------
         ExportError
-            If there is no such format or level, a level is none of a format, intervals, a seed or a sample
-            have no place in one, or files would be overwritten. Then nothing is written.
+            If there is no such format or level, a level is none of a format, intervals, a seed, a sample or
+            decimal commas have no place in one, or files would be overwritten. Then nothing is written.
         PublicReleaseError
             If `to` lies in the public folder, or the file of draws is of another release.
         """
@@ -722,6 +726,7 @@ class Release:
             draws=draws,
             seed=seed,
             sample=sample,
+            decimal_comma=decimal_comma,
         )
 
     def write_intervals(

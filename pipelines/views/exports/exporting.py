@@ -50,13 +50,14 @@ class Format:
     degrees: bool = True  # whether coordinates, if any, are degrees
     points: bool = False  # whether it has a point of home and of work for each worker
     one_level: bool = False  # whether homes and workplaces have one zone system
+    spreadsheet: bool = False  # whether spreadsheets read it, so that decimals can have commas
     count: str | None = None  # what it calls the one count that it has
 
 
 _WORDS = choices.FORMATS
 FORMATS = {
     "lodes": Format(*_WORDS["lodes"], write_lodes, blocks=True, intervals=False),
-    "csv": Format(*_WORDS["csv"], write_csv),
+    "csv": Format(*_WORDS["csv"], write_csv, spreadsheet=True),
     "geoparquet": Format(*_WORDS["geoparquet"], write_geoparquet),
     "geopackage": Format(*_WORDS["geopackage"], write_geopackage),
     "flatgeobuf": Format(*_WORDS["flatgeobuf"], write_flatgeobuf),
@@ -84,6 +85,7 @@ def export(
     draws: PosteriorDraws | None = None,
     seed: int | None = None,
     sample: float = 1.0,
+    decimal_comma: bool = False,
 ) -> dict[str, list[Path]]:
     """Write a release in formats of other programs (`Release.export`), all or none of them."""
     names = texts_of(formats, "formats")
@@ -100,6 +102,13 @@ def export(
         raise ExportError(
             f"{without[0]}: the format has no place for intervals. Fix: export it without them, or choose of "
             f"those that have one: {having}"
+        )
+    for_other_programs = [name for name in names if not FORMATS[name].spreadsheet]
+    if decimal_comma and for_other_programs:
+        having = ", ".join(name for name, form in FORMATS.items() if form.spreadsheet)
+        raise ExportError(
+            f"{for_other_programs[0]}: decimal commas are for spreadsheets, and the format is for other "
+            f"programs. Fix: leave them out, or choose {having} alone"
         )
     if seed is not None or sample != 1:
         _check_points(names, seed, sample)
@@ -120,7 +129,16 @@ def export(
     to.mkdir(parents=True, exist_ok=True)
     with private_folder(to) as scratch, ExitStack() as parts:
         block = release.geography.block_level
-        zones = Source(release, home_level, work_level, scratch, draws=draws, seed=seed, sample=float(sample))
+        zones = Source(
+            release,
+            home_level,
+            work_level,
+            scratch,
+            draws=draws,
+            seed=seed,
+            sample=float(sample),
+            decimal_comma=decimal_comma,
+        )
         blocks = replace(zones, home_level=block, work_level=block)
         for name in names:
             source = blocks if FORMATS[name].blocks else zones

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 import shutil
 from collections import Counter
@@ -235,6 +236,19 @@ def test_activitysim(exported: Exporter, rows: pd.DataFrame, tract_flows: pd.Ser
         values = file["S000"][:]
     cells = values[flows["home_zone_id"].map(row), flows["workplace_zone_id"].map(row)]
     assert cells.tolist() == flows["S000"].tolist()
+
+
+def test_activitysim_reads_it(exported: Exporter, tmp_path: Path) -> None:
+    workflow = pytest.importorskip("activitysim.core.workflow")
+    reading = pytest.importorskip("activitysim.core.input")
+    for name in ("configs", "data", "output"):
+        (tmp_path / name).mkdir()
+    table = {"tablename": "land_use", "filename": "land_use.csv", "index_col": "zone_id"}
+    settings = {"inherit_settings": False, "input_table_list": [table]}
+    (tmp_path / "configs" / "settings.yaml").write_text(json.dumps(settings), encoding="utf-8")
+    path = Path(shutil.copy(exported("activitysim")[0] / "land_use.csv", tmp_path / "data"))
+    zones = reading.read_input_table(workflow.State.make_default(tmp_path), "land_use")
+    assert zones["TOTEMP"].to_dict() == pd.read_csv(path, index_col="zone_id")["TOTEMP"].to_dict()
 
 
 def test_activitysim_counts_who_works_outside(
