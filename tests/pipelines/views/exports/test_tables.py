@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+import shutil
+import subprocess
 from codecs import BOM_UTF8
 from collections.abc import Callable
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pyogrio
@@ -18,6 +22,9 @@ from pipelines.views.exports.source import ExportError, Source
 from pipelines.views.exports.tables import write_csv, write_zone_table
 
 pytestmark = pytest.mark.quick
+
+DOCS = Path(__file__).resolve().parents[4] / "docs" / "exports.md"
+FLOWS = "demo_flows_trct_to_trct_JT00_2019.csv"
 
 Exporter = Callable[..., tuple[Path, Source]]
 
@@ -86,6 +93,32 @@ def test_decimal_commas_for_excel(exported: Exporter, public: Path, tmp_path: Pa
     assert "semicolons between columns" in (tmp_path / "csv" / "README.txt").read_text(encoding="utf-8")
     with pytest.raises(ExportError, match="omx: decimal commas are for spreadsheets"):
         open_release(public).export(["csv", "omx"], tmp_path / "new", decimal_comma=True)
+
+
+ROWS = re.compile(r"^\| (pandas|DuckDB|R) \| `(.*?)` \| `(.*?)` \|$", re.MULTILINE)
+
+
+def test_the_lines_of_the_document_read_the_flows(
+    public: Path, exported: Exporter, tmp_path: Path, tract_flows: pd.Series
+) -> None:
+    open_release(public).export("csv", tmp_path, home_level="trct", decimal_comma=True)
+    files = (exported("csv")[0] / FLOWS, tmp_path / "csv" / FLOWS)
+    lines = {tool: texts for tool, *texts in ROWS.findall(DOCS.read_text(encoding="utf-8"))}
+    assert set(lines) == {"pandas", "DuckDB", "R"}
+    for number, file in enumerate(files):
+        code = {tool: texts[number].replace("FILE", file.as_posix()) for tool, texts in lines.items()}
+        tables = [eval(code["pandas"], {"pandas": pd})]
+        with duckdb.connect() as database:
+            tables.append(database.sql(code["DuckDB"]).df())
+        if shutil.which("Rscript"):
+            script = tmp_path / "read.R"
+            again = (tmp_path / "again.csv").as_posix()
+            script.write_text(f'write.csv({code["R"]}, "{again}", row.names=FALSE)\n', encoding="utf-8")
+            subprocess.run(["Rscript", str(script)], check=True, capture_output=True)
+            tables.append(pd.read_csv(again, dtype={"home": "str", "work": "str"}))
+        for table in tables:
+            read = table.astype({"work": "str", "home": "str"}).set_index(["work", "home"])["S000"]
+            pd.testing.assert_series_equal(read.sort_index(), tract_flows.sort_index(), check_dtype=False)
 
 
 def test_flowmap(exported: Exporter, tract_flows: pd.Series) -> None:
