@@ -59,7 +59,7 @@ def main() -> None:
         row("format", *about, "files", "size", "time", "memory")
         row(*["---"] * (5 + len(about)))
         for name in formats or FORMATS:
-            levels = [] if name == "lodes" else [level]
+            levels = [] if FORMATS[name].blocks else [level]
             command = [sys.executable, __file__, ONE, str(public), name, *levels]
             found = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
             row(

@@ -357,7 +357,8 @@ class Release:
         """
         columns = {"w_geocode": "work", "h_geocode": "home"}
         if (rows := self.job_rows) is not None:
-            return rows.to_table().to_pandas().rename(columns=columns)
+            with blame_release(Path(rows.files[0])):
+                return rows.to_table().to_pandas().rename(columns=columns)
         tables = [data.to_table(columns=[*columns, "S000"]).to_pandas() for data in self.rows.values()]
         pairs = pd.concat(tables, ignore_index=True).rename(columns=columns)
         return pairs[["work", "home"]].loc[pairs.index.repeat(pairs["S000"])].reset_index(drop=True)

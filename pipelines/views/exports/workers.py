@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
 import geopandas as gpd
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from geo_data.od_files import count_columns
 from pipelines.views.accuracy import trusted_level
 from pipelines.views.exports.source import ExportError, Source
+from pipelines.views.folder import blame_release
 from pipelines.views.labels import plural, singular
 
 _TURNS = 2_000  # of a draw in the box around a polygon; then the polygon is a sliver
@@ -173,12 +175,17 @@ class Workers:
 
     def _blocks(self, batch: pa.RecordBatch) -> dict[str, NDArray[np.int32]]:
         number = self.source.release.geography.number
-        return {side: number(pa.chunked_array([batch[name]])) for name, side in _SIDES.items()}
+        blocks = {side: number(pa.chunked_array([batch[name]])) for name, side in _SIDES.items()}
+        if any((of_side < 0).any() for of_side in blocks.values()):
+            raise ExportError(
+                f"{self.source.release.public}: there are blocks that are not in the plan's geography"
+            )
+        return blocks
 
     def _of_jobs(self, batch: pa.RecordBatch) -> dict[str, NDArray]:
         names = self.source.release.categories
         return self._blocks(batch) | {
-            name: batch[name].cast(pa.string()).to_numpy(zero_copy_only=False) for name in names
+            _column(name): batch[name].cast(pa.string()).to_numpy(zero_copy_only=False) for name in names
         }
 
     def _of_counts(self, batch: pa.RecordBatch, first: int) -> dict[str, NDArray]:
@@ -191,7 +198,7 @@ class Workers:
             of_row = np.column_stack([batch[count].to_numpy() for count in counts])
             in_order = np.repeat(np.tile(np.array(categories[name], object), len(jobs)), of_row.ravel())
             random = self._random(_OF_ATTRIBUTES + number, first, len(row))[:, 0]
-            columns[name] = in_order[np.lexsort((random, row))]
+            columns[_column(name)] = in_order[np.lexsort((random, row))]
         return columns
 
     # --- what is said of them
@@ -209,7 +216,7 @@ class Workers:
         for attribute in self.source.release.attributes:
             labels = [f"{code} = {label}" for code, label in attribute.labels.items() if code != label]
             words = [attribute.meaning, *([f"in {attribute.unit}"] if attribute.unit else [])]
-            attributes[attribute.name] = (
+            attributes[_column(attribute.name)] = (
                 f"{', '.join(words)}, code{': ' if labels else ''}{'; '.join(labels)}"
             )
         block = singular(self.source.release.geography.block_level)
@@ -265,7 +272,13 @@ class Workers:
         return [*remarks, trusted_level(release)]
 
 
+def _column(attribute: str) -> str:
+    """Return the column of an attribute, beside the columns that `Workers.batches` has of its own."""
+    return f"{attribute}_category" if attribute.casefold() in ("worker", "home") else attribute
+
+
 def _batches(data: ds.Dataset, rows: int) -> Iterator[pa.RecordBatch]:
     for fragment in data.get_fragments():
-        for group in fragment.split_by_row_group():  # one scan of all would keep what it has read
-            yield from group.to_batches(batch_size=rows)
+        with blame_release(Path(fragment.path)):
+            for group in fragment.split_by_row_group():  # one scan of all would keep what it has read
+                yield from group.to_batches(batch_size=rows)
