@@ -29,7 +29,9 @@ from pipelines.views.exports.source import ENDS, ExportError, Source, column_typ
 from pipelines.views.exports.workers import Workers
 
 _CLOSEST_ZOOM = 10  # of vector tiles: one of 40 km in steps of 10 m; viewers enlarge it further
-_MOST_TRIPS = 1_000_000
+MOST_TRIPS = 1_000_000
+"""Workers of `write_trips`: more lines are more than programs load as GeoJSON."""
+
 _LARGEST_TILE = 2_000_000_000  # bytes, beyond all: at a smaller limit GDAL makes tiles coarser
 
 
@@ -100,9 +102,9 @@ def write_trips(source: Source, folder: Path) -> list[str]:
     def lines() -> Iterator[pd.DataFrame]:
         nonlocal without
         for table, points in workers.batches():
-            if workers.drawn > _MOST_TRIPS:
+            if workers.drawn > MOST_TRIPS:
                 raise ExportError(
-                    f"trips: more than {_MOST_TRIPS:,} workers are more than programs load as GeoJSON. Fix: "
+                    f"trips: more than {MOST_TRIPS:,} workers are more than programs load as GeoJSON. Fix: "
                     "give a smaller sample, as with --sample 0.01"
                 )
             longitude, latitude = to_degrees.transform(*points.reshape(-1, 2).T)

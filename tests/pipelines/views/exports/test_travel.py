@@ -165,7 +165,7 @@ def test_trips_are_lines_between_the_same_points(exported: Exporter) -> None:
 
 
 def test_too_many_trips_are_refused(public: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spatial, "_MOST_TRIPS", 100)
+    monkeypatch.setattr(spatial, "MOST_TRIPS", 100)
     with pytest.raises(ExportError, match=r"trips: more than 100 workers .* Fix: give a smaller sample"):
         open_release(public).export(["trips"], tmp_path)
     assert not list(tmp_path.iterdir())
