@@ -22,7 +22,8 @@ import shapely
 
 from geo_data.od_files import LODES_CATEGORIES
 from pipelines import Release, open_release
-from pipelines.views.exports import spatial
+from pipelines.views.exports import matsim, spatial
+from pipelines.views.exports import workers as workers_of_exports
 from pipelines.views.exports.source import ExportError, Source
 from pipelines.views.exports.workers import Workers
 
@@ -104,9 +105,9 @@ def test_matsim_has_every_worker_with_a_place(exported: Exporter, public: Path, 
 
 
 def test_matsim_tools_read_it(exported: Exporter) -> None:
-    matsim = pytest.importorskip("matsim")
+    tools = pytest.importorskip("matsim")
     path = exported("matsim")[0] / POPULATION
-    plans = matsim.plan_reader_dataframe(str(path))
+    plans = tools.plan_reader_dataframe(str(path))
     persons = population(path)
     assert plans.persons["id"].astype(int).tolist() == persons.index.tolist()
     assert plans.persons["SA"].tolist() == persons["SA"].tolist()
@@ -172,6 +173,23 @@ def test_too_many_trips_are_refused(public: Path, tmp_path: Path, monkeypatch: p
     open_release(public).export(["trips"], tmp_path, sample=0.1)
 
 
+def test_points_in_slivers_are_counted(public: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of polygons that a draw in the box around them hardly ever hits."""
+    copy = Path(shutil.copytree(public, tmp_path / "public"))
+    path = copy / "geo" / "trct.parquet"
+    tracts = gpd.read_parquet(path)
+    west, south, east, north = tracts.geometry.bounds.to_numpy().T
+    corners = [(west, south), (west + 1e-5, south), (east, north)]
+    tracts.geometry = shapely.polygons(np.stack([np.column_stack(corner) for corner in corners], axis=1))
+    tracts.to_parquet(path)
+    monkeypatch.setattr(workers_of_exports, "_TURNS", 5)
+    workers = Workers(Source(open_release(copy), "tabblk2010", "tabblk2010", tmp_path))
+    points = np.vstack([points for _, points in workers.batches()])
+    assert np.isfinite(points).all()
+    assert 0 < workers.in_slivers <= 2 * len(points) - workers.at_centroid
+    assert any(f"{workers.in_slivers:,} points are in the middle" in text for text in workers.remarks())
+
+
 def test_without_shapes_points_are_centroids(public: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(public, tmp_path / "public"))
     shutil.rmtree(copy / "geo")
@@ -183,7 +201,9 @@ def test_without_shapes_points_are_centroids(public: Path, tmp_path: Path) -> No
     assert len(pyogrio.read_dataframe(tmp_path / "trips" / TRIPS)) == len(persons) - same
 
 
-def test_whole_records_stay_together(census_releases: Callable[[str], Release], tmp_path: Path) -> None:
+def test_whole_records_stay_together(
+    census_releases: Callable[[str], Release], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of a release with a row for each job, a worker has all attributes of one row."""
     release = census_releases("live or work")
     source = Source(release, release.levels[-1], release.levels[-1], tmp_path, batch_rows=1000)
@@ -197,6 +217,15 @@ def test_whole_records_stay_together(census_releases: Callable[[str], Release], 
     assert Counter(map(tuple, table[columns].to_numpy())) == Counter(map(tuple, expected.to_numpy()))
     assert (workers.all, workers.placed) == (len(jobs), len(expected))
     assert not any("put together at random" in remark for remark in workers.remarks())
+    taken = next(iter(release.categories))  # as if MATSim had a meaning of its own for the name
+    monkeypatch.setattr(matsim, "_OF_MATSIM", {taken})
+    release.export("matsim", tmp_path)
+    (path,) = (tmp_path / "matsim").glob("*.xml.gz")
+    persons = population(path)
+    readme = (tmp_path / "matsim" / "README.txt").read_text(encoding="utf-8")
+    assert f"{taken} is {taken}_category" in readme
+    persons = persons.rename(columns={f"{taken}_category": taken})
+    assert persons[columns].to_numpy().tolist() == table[columns].to_numpy().tolist()
 
 
 def test_activitysim(exported: Exporter, rows: pd.DataFrame, tract_flows: pd.Series) -> None:
