@@ -25,6 +25,7 @@ import pandas as pd
 
 from pipelines import open_release
 from pipelines.views.exports.exporting import FORMATS
+from pipelines.views.exports.spatial import MOST_TRIPS
 
 ONE = "--one"
 ODSYNTH = [sys.executable, "-m", "pipelines.cli"]
@@ -58,8 +59,9 @@ def main() -> None:
         about = [] if given.workers else ["what for", "tool"]
         row("format", *about, "files", "size", "time", "memory")
         row(*["---"] * (5 + len(about)))
-        for name in formats or FORMATS:
-            levels = [] if name == "lodes" else [level]
+        too_many = {"trips"} if (given.workers or 0) > MOST_TRIPS else set()
+        for name in formats or [name for name in FORMATS if name not in too_many]:
+            levels = [] if FORMATS[name].blocks else [level]
             command = [sys.executable, __file__, ONE, str(public), name, *levels]
             found = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
             row(

@@ -125,6 +125,22 @@ Each goes into a folder of its own; nothing is overwritten. Only the public fold
     help="File of draws that `odsynth intervals` wrote: flows get intervals of their counts, in formats that "
     "have a place for them.",
 )
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    help="Of the points of matsim and trips; by default from the hash of the plan.",
+)
+@click.option(
+    "--sample",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=1.0,
+    help="Share of the workers that matsim and trips have; by default all.",
+)
+@click.option(
+    "--decimal-comma",
+    is_flag=True,
+    help="csv with semicolons and decimal commas, as Excel expects it where decimals have commas.",
+)
 @implicate_option
 def export_command(
     public: Path,
@@ -133,11 +149,23 @@ def export_command(
     home_level: str | None,
     work_level: str | None,
     intervals: Path | None,
+    seed: int | None,
+    sample: float,
+    decimal_comma: bool,
     implicate: int,
 ) -> None:
     """Export a release."""
     release = pipelines.open_release(public, implicate)
-    files = release.export(formats, to, home_level=home_level, work_level=work_level, intervals=intervals)
+    files = release.export(
+        formats,
+        to,
+        home_level=home_level,
+        work_level=work_level,
+        intervals=intervals,
+        seed=seed,
+        sample=sample,
+        decimal_comma=decimal_comma,
+    )
     for name, paths in files.items():
         size = sum(path.stat().st_size for path in paths)
         shown = f"{size / 1e6:8.2f} MB" if size >= 1e5 else f"{size / 1e3:8.2f} kB"

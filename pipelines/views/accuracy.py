@@ -6,7 +6,7 @@ from pipelines.plans.accuracy import ExpectedAccuracy, ExpectedTable
 from pipelines.plans.measured import table_in_words
 from pipelines.release.accuracy import read_in_words
 from pipelines.release.certificate import PolicyField
-from pipelines.views.labels import singular
+from pipelines.views.labels import plural, singular
 from pipelines.views.pages import render
 from pipelines.views.release import Release
 
@@ -28,6 +28,20 @@ def noise_warning(release: Release, home_level: str, work_level: str) -> str:
     if not noisy:
         return ""
     return f"NOISE, as the release itself says: {'; '.join(noisy)}. Draw no conclusions from these tables."
+
+
+def trusted_level(release: Release) -> str:
+    """Say at which level the numbers of an export of single workers, or of fine zones, may be trusted."""
+    tried = {table.flows_of for table in release.expected_tables if table.flows_of is not None}
+    sound = [level for level in release.levels if level in tried and level not in release.noisy_levels]
+    if sound:
+        return (
+            f"Trust: {plural(sound[-1])} ({sound[-1]}) are the finest areas between which the release does "
+            "not call flows noise. Add up to them, or to larger areas, before you use a number."
+        )
+    if tried:
+        return "Trust: the release calls flows noise at every level that was tried. Use no number of them."
+    return "Trust: the release does not say at which level flows can be trusted."
 
 
 def percent(share: float) -> str:

@@ -14,6 +14,9 @@ FORMATS = {
     "geojson": ("zones and flow lines as text", "web maps, any GIS"),
     "pmtiles": ("zones as vector tiles in one file", "MapLibre, QGIS"),
     "omx": ("home x work matrices, one for each count", "ActivitySim, AequilibraE, openmatrix"),
+    "activitysim": ("land use and flows that calibrate the choice of workplaces", "ActivitySim"),
+    "matsim": ("a population with points of home and work", "MATSim"),
+    "trips": ("a line from home to work for each worker, as odjitter makes", "routers, any GIS"),
     "flowmap": ("locations.csv, flows.csv and properties.csv", "flowmap.gl, flowmap.blue"),
     "kepler": ("a map with zones and arcs", "kepler.gl"),
 }

@@ -357,9 +357,9 @@ class Release:
             made of LODES files do, only `flows` has them.
         """
         columns = {"w_geocode": "work", "h_geocode": "home"}
-        if (path := self._job_file) is not None:
-            with blame_release(path):
-                return ds.dataset(path, format="parquet").to_table().to_pandas().rename(columns=columns)
+        if (rows := self.job_rows) is not None:
+            with blame_release(Path(rows.files[0])):
+                return rows.to_table().to_pandas().rename(columns=columns)
         tables = [data.to_table(columns=[*columns, "S000"]).to_pandas() for data in self.rows.values()]
         pairs = pd.concat(tables, ignore_index=True).rename(columns=columns)
         return pairs[["work", "home"]].loc[pairs.index.repeat(pairs["S000"])].reset_index(drop=True)
@@ -399,6 +399,17 @@ class Release:
                     if "w_geocode" not in rows[kind].schema.names:  # as of a folder without parts
                         raise ValueError("there is no column w_geocode")
         return rows
+
+    @property
+    def job_rows(self) -> ds.Dataset | None:
+        """A row for each job, where the release says which attributes belong to one job; else None.
+
+        Columns w_geocode and h_geocode, then the attributes (text).
+        """
+        if (path := self._job_file) is None:
+            return None
+        with blame_release(path):
+            return ds.dataset(path, format="parquet")
 
     def draws(self, file: PathLike | None = None) -> PosteriorDraws:
         """Open posterior draws of the release, for intervals of any of its counts and of their sums.
@@ -665,6 +676,9 @@ class Release:
         home_level: str | None = None,
         work_level: str | None = None,
         intervals: PathLike | None = None,
+        seed: int | None = None,
+        sample: float = 1.0,
+        decimal_comma: bool = False,
     ) -> dict[str, list[Path]]:
         """Write the release in formats of other programs, each in a folder of its own, with a read-me.
 
@@ -672,7 +686,7 @@ class Release:
         ----------
         formats : str or sequence of str
             Of ``odsynth export --help``: lodes, csv, geoparquet, geopackage, flatgeobuf, geojson, pmtiles,
-            omx, flowmap, kepler.
+            omx, activitysim, matsim, trips, flowmap, kepler.
         to : str or path, optional
             Gets a folder for each format; by default ``exports`` beside the public folder.
         home_level, work_level : str, optional
@@ -681,6 +695,14 @@ class Release:
             A file of posterior draws of this release (`write_intervals`): flows get the intervals of their
             counts. ``low`` and ``high`` are of all jobs, ``low_SE01`` and ``high_SE01`` of a count by an
             attribute that the draws tell apart. Formats that have no place for them refuse them.
+        seed : int, optional
+            Of the points of single workers, in formats that have them (matsim, trips); by default from the
+            hash of the plan, so that everybody draws the same points.
+        sample : float
+            The share of the workers that these formats have.
+        decimal_comma : bool
+            Whether csv has semicolons between columns, commas in decimals and a byte-order mark, as Excel
+            expects where decimals have commas.
 
         Returns
         -------
@@ -690,15 +712,25 @@ class Release:
         Raises
         ------
         ExportError
-            If there is no such format or level, a level is none of a format, intervals have no place in one,
-            or files would be overwritten. Then nothing is written.
+            If there is no such format or level, a level is none of a format, intervals, a seed, a sample or
+            decimal commas have no place in one, or files would be overwritten. Then nothing is written.
         PublicReleaseError
             If `to` lies in the public folder, or the file of draws is of another release.
         """
         from pipelines.views.exports.exporting import export
 
         draws = None if intervals is None else self.draws(intervals)
-        return export(self, formats, to, home_level=home_level, work_level=work_level, draws=draws)
+        return export(
+            self,
+            formats,
+            to,
+            home_level=home_level,
+            work_level=work_level,
+            draws=draws,
+            seed=seed,
+            sample=sample,
+            decimal_comma=decimal_comma,
+        )
 
     def write_intervals(
         self,

@@ -12,9 +12,11 @@ from geo_data.arguments import PathLike, path_of, texts_of
 from pipelines.storage.durable import private_folder, whole_folder
 from pipelines.storage.errors import refuse_no_folder, what_is_at
 from pipelines.views import choices
+from pipelines.views.exports.activitysim import write_activitysim
 from pipelines.views.exports.kepler import write_kepler
 from pipelines.views.exports.lodes import write_lodes
 from pipelines.views.exports.matrices import write_omx
+from pipelines.views.exports.matsim import write_matsim
 from pipelines.views.exports.source import ExportError, Source
 from pipelines.views.exports.spatial import (
     write_flatgeobuf,
@@ -22,8 +24,10 @@ from pipelines.views.exports.spatial import (
     write_geopackage,
     write_geoparquet,
     write_pmtiles,
+    write_trips,
 )
 from pipelines.views.exports.tables import write_csv, write_flowmap
+from pipelines.views.exports.workers import Workers
 from pipelines.views.folder import check_target
 from pipelines.views.intervals.reading import COVERAGE_WORDS, PosteriorDraws
 from pipelines.views.pages import render
@@ -44,19 +48,27 @@ class Format:
     blocks: bool = False  # whether it has blocks, and no other level
     intervals: bool = True  # whether it has a place for them
     degrees: bool = True  # whether coordinates, if any, are degrees
+    points: bool = False  # whether it has a point of home and of work for each worker
+    one_level: bool = False  # whether homes and workplaces have one zone system
+    spreadsheet: bool = False  # whether spreadsheets read it, so that decimals can have commas
     count: str | None = None  # what it calls the one count that it has
 
 
 _WORDS = choices.FORMATS
 FORMATS = {
     "lodes": Format(*_WORDS["lodes"], write_lodes, blocks=True, intervals=False),
-    "csv": Format(*_WORDS["csv"], write_csv),
+    "csv": Format(*_WORDS["csv"], write_csv, spreadsheet=True),
     "geoparquet": Format(*_WORDS["geoparquet"], write_geoparquet),
     "geopackage": Format(*_WORDS["geopackage"], write_geopackage),
     "flatgeobuf": Format(*_WORDS["flatgeobuf"], write_flatgeobuf),
     "geojson": Format(*_WORDS["geojson"], write_geojson),
     "pmtiles": Format(*_WORDS["pmtiles"], write_pmtiles, intervals=False, degrees=False),
     "omx": Format(*_WORDS["omx"], write_omx, intervals=False),
+    "activitysim": Format(*_WORDS["activitysim"], write_activitysim, intervals=False, one_level=True),
+    "matsim": Format(
+        *_WORDS["matsim"], write_matsim, blocks=True, intervals=False, degrees=False, points=True
+    ),
+    "trips": Format(*_WORDS["trips"], write_trips, blocks=True, intervals=False, points=True),
     "flowmap": Format(*_WORDS["flowmap"], write_flowmap, intervals=False, count="count"),
     "kepler": Format(*_WORDS["kepler"], write_kepler),
 }
@@ -71,6 +83,9 @@ def export(
     home_level: str | None = None,
     work_level: str | None = None,
     draws: PosteriorDraws | None = None,
+    seed: int | None = None,
+    sample: float = 1.0,
+    decimal_comma: bool = False,
 ) -> dict[str, list[Path]]:
     """Write a release in formats of other programs (`Release.export`), all or none of them."""
     names = texts_of(formats, "formats")
@@ -88,9 +103,24 @@ def export(
             f"{without[0]}: the format has no place for intervals. Fix: export it without intervals, or "
             f"choose from {having}"
         )
+    for_other_programs = [name for name in names if not FORMATS[name].spreadsheet]
+    if decimal_comma and for_other_programs:
+        having = ", ".join(name for name, form in FORMATS.items() if form.spreadsheet)
+        raise ExportError(
+            f"{for_other_programs[0]}: decimal commas are for spreadsheets, and the format is for other "
+            f"programs. Fix: leave them out, or choose {having} alone"
+        )
+    if seed is not None or sample != 1:
+        _check_points(names, seed, sample)
     home_level = home_level or work_level or release.usual_level()
     work_level = work_level or home_level
     _check_levels(release, (home_level, work_level))
+    one_zone_system = [name for name in names if FORMATS[name].one_level]
+    if one_zone_system and home_level != work_level:
+        raise ExportError(
+            f"{one_zone_system[0]}: homes and workplaces have one zone system there. Fix: give one level for "
+            "both"
+        )
     if draws is not None and release.levels.index(home_level) > release.levels.index(draws.home_level):
         raise ExportError(
             f"{draws.path}: there are no intervals of homes by {home_level}. Fix: export homes by "
@@ -99,7 +129,16 @@ def export(
     to.mkdir(parents=True, exist_ok=True)
     with private_folder(to) as scratch, ExitStack() as parts:
         block = release.geography.block_level
-        zones = Source(release, home_level, work_level, scratch, draws=draws)
+        zones = Source(
+            release,
+            home_level,
+            work_level,
+            scratch,
+            draws=draws,
+            seed=seed,
+            sample=float(sample),
+            decimal_comma=decimal_comma,
+        )
         blocks = replace(zones, home_level=block, work_level=block)
         for name in names:
             source = blocks if FORMATS[name].blocks else zones
@@ -124,6 +163,20 @@ def _check_names(release: Release, names: Sequence[str], to: Path) -> None:
         )
 
 
+def _check_points(names: Sequence[str], seed: int | None, sample: float) -> None:
+    with_points = [name for name, form in FORMATS.items() if form.points]
+    without = [name for name in names if name not in with_points]
+    if without:
+        raise ExportError(
+            f"{without[0]}: the format has no points of single workers, so that it takes no seed and no "
+            f"sample. Fix: leave them out, or choose of those that have them: {', '.join(with_points)}"
+        )
+    if seed is not None and not 0 <= seed < 2**64:
+        raise ExportError(f"seed {seed}: it must be a whole number from 0 to {2**64 - 1}")
+    if not 0 < sample <= 1:
+        raise ExportError(f"sample {sample}: it must be a share above 0 and at most 1, such as 0.1")
+
+
 def _check_levels(release: Release, levels: Sequence[str]) -> None:
     if missing := [level for level in levels if level not in release.levels]:
         cut = ", whose areas cut across the levels" if missing[0] in release.kinds_of_areas else ""
@@ -137,6 +190,7 @@ def _readme(source: Source, name: str, folder: Path, remarks: list[str]) -> str:
         source=source,
         form=form,
         certificate=source.release.certificate,
+        attributes=Workers(source).meanings if form.points else {},
         remarks=remarks,
         coverage=COVERAGE_WORDS,
         files=sorted(path.name for path in folder.iterdir()),

@@ -45,6 +45,11 @@ class Source:
     batch_rows: int = 100_000  # Largest number of rows that a format has in memory at once
     # With them flows have two columns more for every count that they tell apart: its interval
     draws: PosteriorDraws | None = None
+    # Of formats with points of single workers: of their points, by default from the hash of the plan; and
+    # the share of the workers that are in the file
+    seed: int | None = None
+    sample: float = 1.0
+    decimal_comma: bool = False  # of tables for spreadsheets
 
     @property
     def levels(self) -> dict[str, str]:
@@ -145,10 +150,17 @@ class Source:
         return {level: named for level, named in names.items() if (named != "").any()}
 
     def flow_tables(self) -> Iterator[pd.DataFrame]:
-        """Yield batches of `flows` with codes instead of numbers."""
-        codes = self._codes
+        """Yield batches of `flows` with codes instead of numbers, and names where a level has names."""
         for flows in self.flows():
-            yield flows.assign(**{side: codes[side].take(flows[side].to_numpy()) for side in codes})
+            yield pd.concat([self._in_words(flows), flows[self.columns]], axis=1)
+
+    def _in_words(self, flows: pd.DataFrame) -> pd.DataFrame:
+        """Return the codes of both ends of flows between numbers, and their names where there are any."""
+        words = {
+            name: labels.take(flows[name.removesuffix("_name")].to_numpy())
+            for name, labels in self._words.items()
+        }
+        return pd.DataFrame(words)
 
     def journeys(self) -> Iterator[pd.DataFrame]:
         """Yield the flows that can be drawn as lines: both ends have a place, and not the same.
@@ -156,11 +168,6 @@ class Source:
         With names, and with the places of both `ENDS` before the counts; where a region crosses 180 degrees,
         longitudes go on beyond.
         """
-        words = self._codes | {
-            f"{side}_name": pd.Index(self._names[self.levels[side]], dtype="str")
-            for side in self._codes
-            if self.levels[side] in self._names
-        }
         points = {
             side: self.release.places(level)[["longitude", "latitude"]].to_numpy()
             for side, level in self.levels.items()
@@ -169,17 +176,20 @@ class Source:
             home, work = points["home"][flows["home"]], points["work"][flows["work"]]
             drawn = np.isfinite(home).all(axis=1) & np.isfinite(work).all(axis=1) & (home != work).any(axis=1)
             ends = pd.DataFrame(np.hstack([home, work]), columns=ENDS)
-            named = {
-                name: labels.take(flows[name.removesuffix("_name")].to_numpy())
-                for name, labels in words.items()
-            }
-            table = pd.concat([pd.DataFrame(named), ends, flows[self.columns]], axis=1)
+            table = pd.concat([self._in_words(flows), ends, flows[self.columns]], axis=1)
             yield table[drawn].reset_index(drop=True)
 
     @cached_property
-    def _codes(self) -> dict[str, pd.Index]:
-        codes = self.release.geography.codes
-        return {side: pd.Index(codes(self.levels[side]), dtype="str") for side in ("work", "home")}
+    def _words(self) -> dict[str, pd.Index]:
+        """The codes, and the names if there are any, of the units of both sides."""
+        codes, sides = self.release.geography.codes, ("work", "home")
+        labels = {side: codes(self.levels[side]) for side in sides}
+        labels |= {
+            f"{side}_name": self._names[self.levels[side]]
+            for side in sides
+            if self.levels[side] in self._names
+        }
+        return {name: pd.Index(of_units, dtype="str") for name, of_units in labels.items()}
 
     def not_drawn(self, drawn: int) -> list[str]:
         """Return a remark on how many workers have no line, if there are any; `drawn` are in `journeys`."""
@@ -316,12 +326,24 @@ _SIDES = {"home": "live", "work": "work"}
 
 
 def describe_csv(
-    path: Path, head: pd.DataFrame, about: Mapping[str, str], meanings: Mapping[str, str], *notes: str
+    path: Path,
+    head: pd.DataFrame,
+    about: Mapping[str, str],
+    meanings: Mapping[str, str],
+    *notes: str,
+    decimal_comma: bool = False,
 ) -> None:
     """Write beside a CSV file, which has rows only, what it is: CSV on the Web, and GDAL's types."""
+    with_comma = {"double": {"base": "double", "format": {"decimalChar": ","}}} if decimal_comma else {}
+    types = {name: column_type(column) for name, column in head.items()}
     columns = [
-        {"name": name, "titles": name, "dc:description": meanings[str(name)], "datatype": column_type(column)}
-        for name, column in head.items()
+        {
+            "name": name,
+            "titles": name,
+            "dc:description": meanings[str(name)],
+            "datatype": with_comma.get(kind, kind),
+        }
+        for name, kind in types.items()
     ]
     document: dict[str, Any] = {
         "@context": ["http://www.w3.org/ns/csvw", {"@language": "en"}],
@@ -330,6 +352,7 @@ def describe_csv(
         "dc:description": about["description"],
         "dc:rights": about["licence"],
         "notes": [dict(about), *notes],
+        **({"dialect": {"delimiter": ";"}} if decimal_comma else {}),
         "tableSchema": {"columns": columns},
     }
     text = json.dumps(document, indent=1, ensure_ascii=False)

@@ -22,11 +22,16 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyogrio
+import pyproj
 import shapely
 
-from pipelines.views.exports.source import ENDS, Source, column_type
+from pipelines.views.exports.source import ENDS, ExportError, Source, column_type
+from pipelines.views.exports.workers import Workers
 
 _CLOSEST_ZOOM = 10  # of vector tiles: one of 40 km in steps of 10 m; viewers enlarge it further
+MOST_TRIPS = 1_000_000
+"""Workers of `write_trips`: more lines are more than programs load as GeoJSON."""
+
 _LARGEST_TILE = 2_000_000_000  # bytes, beyond all: at a smaller limit GDAL makes tiles coarser
 
 
@@ -86,6 +91,44 @@ def write_geojson(source: Source, folder: Path) -> list[str]:
         return native | {"RFC7946": "YES"}
 
     return _write_layers(source, folder, "geojson", "GeoJSON", options)
+
+
+def write_trips(source: Source, folder: Path) -> list[str]:
+    """Write a line from home to workplace for each worker as GeoJSON, between points drawn in their areas."""
+    workers = Workers(source)
+    to_degrees = pyproj.Transformer.from_crs(workers.crs, "EPSG:4326", always_xy=True)
+    without = 0
+
+    def lines() -> Iterator[pd.DataFrame]:
+        nonlocal without
+        for table, points in workers.batches():
+            if workers.drawn > MOST_TRIPS:
+                raise ExportError(
+                    f"trips: more than {MOST_TRIPS:,} workers are more than programs load as GeoJSON. Fix: "
+                    "give a smaller sample, as with --sample 0.01"
+                )
+            longitude, latitude = to_degrees.transform(*points.reshape(-1, 2).T)
+            degrees = np.column_stack([source.release.unbroken(longitude), latitude]).reshape(-1, 2, 2)
+            long = (points[:, 0] != points[:, 1]).any(axis=1)
+            without += int((~long).sum())
+            shapes = shapely.linestrings(degrees[long]) if long.any() else np.array([], object)
+            yield table[long].assign(geometry=shapely.to_wkb(shapes))
+
+    members = {"type": "FeatureCollection", **workers.about, "columns": workers.meanings}
+    pyogrio.write_arrow(
+        _batches(source, lines()),
+        folder / source.name("trips", "geojson"),
+        layer="trips",
+        driver="GeoJSON",
+        geometry_name="geometry",
+        geometry_type="LineString",
+        crs="EPSG:4326",
+        NATIVE_DATA=json.dumps(members),
+        NATIVE_MEDIA_TYPE="application/vnd.geo+json",
+        RFC7946="YES",
+    )
+    same = "have no line: home and workplace have the same point"
+    return [*workers.remarks(), *([f"{without:,} of these workers {same}."] if without else [])]
 
 
 def write_pmtiles(source: Source, folder: Path) -> list[str]:

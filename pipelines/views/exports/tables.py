@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from pathlib import Path
+from typing import BinaryIO
 
 import pandas as pd
 
@@ -15,18 +17,32 @@ def write_csv(source: Source, folder: Path) -> list[str]:
     path = folder / source.name(source.flows_name, "csv")
     with path.open("wb") as file:
         for number, flows in enumerate(source.flow_tables()):
-            flows.to_csv(file, header=number == 0, index=False, lineterminator="\n")
-    describe_csv(path, flows, source.about, source.meanings)
+            _write_rows(source, flows, file, header=number == 0)
+    describe_csv(path, flows, source.about, source.meanings, decimal_comma=source.decimal_comma)
     for level in source.zones:
         write_zone_table(source, level, folder)
     geography = source.release.geography
     names = geography.external_workplaces
     external = [f"{zone} ({names[zone]})" if zone in names else zone for zone in geography.external_zones]
-    return (
-        [f"External zones are zones, too: {', '.join(external)}, each filled up with 9s or cut."]
-        if external
-        else []
-    )
+    remarks = []
+    if external:
+        remarks.append(
+            f"External zones are zones, too: {', '.join(external)}, each filled up with 9s or cut."
+        )
+    if source.decimal_comma:
+        remarks.append(
+            "CSV files have semicolons between columns, commas in decimals, and a byte-order mark (UTF-8), "
+            "as Excel expects where decimals have commas."
+        )
+    return remarks
+
+
+def _write_rows(source: Source, table: pd.DataFrame, file: BinaryIO, *, header: bool) -> None:
+    """Write rows, or the whole table, with the separators that were asked for."""
+    between, decimal = (";", ",") if source.decimal_comma else (",", ".")
+    if source.decimal_comma and header:
+        file.write(BOM_UTF8)
+    table.to_csv(file, sep=between, decimal=decimal, header=header, index=False, lineterminator="\n")
 
 
 def write_zone_table(source: Source, level: str, folder: Path) -> Path:
@@ -37,8 +53,9 @@ def write_zone_table(source: Source, level: str, folder: Path) -> Path:
     table.insert(0, "zone", source.numbers(level))
     table = table.sort_values("zone")
     path = folder / source.name(f"zones_{level}", "csv")
-    table.to_csv(path, index=False, lineterminator="\n")
-    describe_csv(path, table, source.about, source.meanings)
+    with path.open("wb") as file:
+        _write_rows(source, table, file, header=True)
+    describe_csv(path, table, source.about, source.meanings, decimal_comma=source.decimal_comma)
     return path
 
 

@@ -469,7 +469,20 @@ def test_the_examples_of_the_document_run(small_release: Release) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     (sql,) = re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
-    folder = re.sub("'out/public/", f"'{small_release.public}/", sql)
+    folder = re.sub("'public/", f"'{small_release.public}/", sql)
     with duckdb.connect() as connection:
         rows = connection.sql(folder.split(";")[0]).fetchall()
     assert sum(row[-1] for row in rows) == small_release.certificate.totals.synthetic_workers
+
+
+@pytest.mark.skipif(shutil.which("Rscript") is None, reason="Rscript is not on the PATH")
+def test_the_r_of_the_document_runs(small_release: Release, tmp_path: Path) -> None:
+    small_release.export("csv", tmp_path / "exports", home_level="trct")
+    (tmp_path / "public").symlink_to(small_release.public.resolve())
+    pairs, areas = re.findall(r"```r\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    for code in (pairs, f"{areas}sum(flows$S000)\n"):
+        script = tmp_path / "example.R"
+        script.write_text(code)
+        done = subprocess.run(["Rscript", script.name], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.split()[-1] == str(small_release.certificate.totals.synthetic_workers)

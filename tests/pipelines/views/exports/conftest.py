@@ -16,10 +16,15 @@ import shapely
 
 from pipelines import Release, open_release
 from pipelines.release.polygons import polygon_file
-from pipelines.views.exports.exporting import FORMATS
+from pipelines.views.exports.exporting import FORMATS, Format
 from pipelines.views.exports.source import Source
 
 Exporter = Callable[..., tuple[Path, Source]]
+
+
+def one_level(form: Format) -> bool:
+    """Say whether homes and workplaces have the same level in a format."""
+    return form.blocks or form.one_level
 
 
 @pytest.fixture(scope="session")
@@ -53,14 +58,15 @@ def exported(public: Path, tmp_path_factory: pytest.TempPathFactory) -> Exporter
     @cache
     def export(home_level: str, work_level: str, *names: str) -> tuple[Path, Source]:
         folder, release = tmp_path_factory.mktemp("exported"), open_release(public)
-        names = names or tuple(name for name in FORMATS if name != "lodes" or home_level == work_level)
+        one = home_level == work_level
+        names = names or tuple(name for name, form in FORMATS.items() if one or not one_level(form))
         release.export(names, folder / "exports", home_level=home_level, work_level=work_level)
         return folder / "exports", Source(release, home_level, work_level, folder)
 
     def run(name: str, home_level: str = "trct", work_level: str = "trct") -> tuple[Path, Source]:
         in_all = (home_level, work_level) in (("trct", "trct"), ("cty", "trct"))
         folder, source = export(home_level, work_level, *(() if in_all else (name,)))
-        if name == "lodes":
+        if FORMATS[name].blocks:
             source = replace(source, home_level="tabblk2010", work_level="tabblk2010")
         return folder / name, source
 
@@ -71,7 +77,9 @@ def exported(public: Path, tmp_path_factory: pytest.TempPathFactory) -> Exporter
 def british_exports(british_release: Release, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A British release in all formats: other levels, other codes, no LODES categories, no polygons."""
     folder = tmp_path_factory.mktemp("british-exports")
-    british_release.export(list(FORMATS), folder, home_level="lsoa", work_level="lad")
+    two_levels = [name for name, form in FORMATS.items() if not form.one_level]
+    british_release.export(two_levels, folder, home_level="lsoa", work_level="lad")
+    british_release.export([name for name in FORMATS if name not in two_levels], folder, home_level="lsoa")
     return folder
 
 

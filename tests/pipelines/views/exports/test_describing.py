@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
+from xml.etree import ElementTree
 
 import h5py
 import pandas as pd
@@ -88,8 +89,20 @@ def described_kepler(path: Path) -> Described:
     return {path.name: (document["info"], names, document["info"]["columns"])}
 
 
+def described_population(path: Path) -> Described:
+    with gzip.open(path) as file:
+        root = ElementTree.parse(file).getroot()
+    about, columns = (
+        {attribute.attrib["name"]: attribute.text or "" for attribute in element}
+        for element in (root.find("attributes"), root.find("person/attributes"))
+        if element is not None
+    )
+    return {path.name: (about, list(columns), json.loads(about["columns"]))}
+
+
 READERS: dict[str, Callable[[Path], Described]] = {
     ".csv": described_csv,
+    ".xml.gz": described_population,
     ".gz": described_csv,
     ".parquet": described_parquet,
     ".gpkg": described_layers,
@@ -101,10 +114,13 @@ READERS: dict[str, Callable[[Path], Described]] = {
 
 
 def test_every_file_says_what_it_is(exported: Exporter) -> None:
-    for name in FORMATS:
-        folder, source = exported(name, "cty", "trct") if name != "lodes" else exported(name)
-        files = [path for path in folder.iterdir() if path.suffix in READERS]
-        described = [READERS[path.suffix](path) for path in files]
+    for name, form in FORMATS.items():
+        folder, source = exported(name, *(() if form.blocks or form.one_level else ("cty", "trct")))
+        described = [
+            next(read for ending, read in READERS.items() if path.name.endswith(ending))(path)
+            for path in folder.iterdir()
+            if path.suffix in READERS
+        ]
         if name == "kepler":
             described = [described_kepler(folder / "kepler.gl.json")]
         assert described, name

@@ -51,7 +51,7 @@ def test_every_format_comes_with_what_must_be_known(public: Path, exported: Expo
             *(path.name for path in paths if path.name != "README.txt"),
         ):
             assert words in readme, (name, words)
-        assert ("are degrees" in readme) == (name != "pmtiles"), name
+        assert ("are degrees" in readme) == (name not in ("pmtiles", "matsim")), name
         assert name != "flowmap" or "S000" not in readme
         assert len(paths) > 1, "a read-me of nothing"
     assert not list(exports.rglob("*.arrow")), "the file of flows is still there"
@@ -161,7 +161,8 @@ def test_a_level_of_noise_says_so(public: Path, tmp_path: Path) -> None:
 
 def test_flows_are_written_in_batches(public: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files made of many small batches are those of one; no table is longer than a batch."""
-    names = [name for name in FORMATS if name not in ("lodes", "pmtiles")]
+    names = [name for name, form in FORMATS.items() if not (form.blocks or form.one_level)]
+    names.remove("pmtiles")
     copy = Path(shutil.copytree(public, tmp_path / "public"))
     for kind in ("main", "aux"):
         path = copy / f"demo_od_{kind}_JT00_2019.parquet"

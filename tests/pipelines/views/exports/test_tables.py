@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import csv
+import json
+import re
+import shutil
+import subprocess
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pandas as pd
+import pyogrio
 import pytest
 
 from pipelines import open_release
-from pipelines.views.exports.source import Source
+from pipelines.views.exports.source import ExportError, Source
 from pipelines.views.exports.tables import write_csv, write_zone_table
 
 pytestmark = pytest.mark.quick
+
+DOCS = Path(__file__).resolve().parents[4] / "docs" / "exports.md"
+FLOWS = "demo_flows_trct_to_trct_JT00_2019.csv"
 
 Exporter = Callable[..., tuple[Path, Source]]
 
@@ -24,7 +34,15 @@ def test_csv_at_any_pair_of_levels(exported: Exporter, rows: pd.DataFrame) -> No
     for home, work in ("trct", "trct"), ("cty", "bgrp"), ("tabblk2010", "st"), ("tabblk2010", "tabblk2010"):
         folder, source = exported("csv", home, work)
         path = folder / f"demo_flows_{home}_to_{work}_JT00_2019.csv"
-        found = pd.read_csv(path, dtype={"work": "str", "home": "str"})
+        words = dict.fromkeys(["work", "home", "work_name", "home_name"], "str")
+        found = pd.read_csv(path, dtype=words, keep_default_na=False)
+        named = {"work": source.release.areas(work), "home": source.release.areas(home)}
+        for side, areas in named.items():
+            names = areas.set_index("code")["name"]
+            assert (f"{side}_name" in found) == (names != "").any()
+            if f"{side}_name" in found:  # also those of external zones
+                assert found[f"{side}_name"].tolist() == names.loc[found[side]].tolist()
+        found = found.drop(columns=["home_name", "work_name"], errors="ignore")
         assert list(found.columns) == ["work", "home", *source.counts]
         keys = [rows["w_geocode"].str[: length[work]], rows["h_geocode"].str[: length[home]]]
         expected = rows.groupby(keys)[source.counts].sum().rename_axis(["work", "home"]).reset_index()
@@ -38,7 +56,7 @@ def test_csv_as_bytes(public: Path, tmp_path: Path) -> None:
     content = path.read_bytes().decode()
     assert "\r" not in content
     lines = list(csv.reader(content.splitlines()))
-    assert {len(line) for line in lines} == {12}
+    assert {len(line) for line in lines} == {14}
     assert {line[0][:2] for line in lines[1:]} == {"03"}
     assert {line[1][:2] for line in lines[1:]} == {"03", "09", "25"}
 
@@ -52,6 +70,55 @@ def test_zones_are_in_the_order_of_their_numbers(
     table = pd.read_csv(write_zone_table(source, "cty", tmp_path), dtype={"code": "str"})
     assert table["zone"].tolist() == [*range(1, len(codes) + 1)]
     assert table["code"].tolist() == codes[::-1].tolist()
+
+
+def test_decimal_commas_for_excel(exported: Exporter, public: Path, tmp_path: Path) -> None:
+    """The same table again, as a spreadsheet of Germany or France reads it, and GDAL."""
+    open_release(public).export("csv", tmp_path, home_level="trct", decimal_comma=True)
+    codes = dict.fromkeys(["work", "home", "code"], "str")
+    paths = sorted((tmp_path / "csv").glob("*.csv"))
+    assert len(paths) == 2
+    for path in paths:
+        content = path.read_bytes()
+        assert content.startswith(BOM_UTF8)
+        assert content.count(BOM_UTF8) == 1
+        table = pd.read_csv(path, sep=";", decimal=",", dtype=codes, encoding="utf-8-sig")
+        plain = pd.read_csv(exported("csv")[0] / path.name, dtype=codes)
+        pd.testing.assert_frame_equal(table, plain)
+        metadata = json.loads(path.with_name(f"{path.name}-metadata.json").read_text(encoding="utf-8"))
+        assert metadata["dialect"] == {"delimiter": ";"}
+        by_gdal = pyogrio.read_dataframe(path)
+        for name in set(plain) & {"home_S000", "S000", "latitude", "longitude"}:
+            np.testing.assert_allclose(by_gdal[name].astype(float), plain[name])
+    assert "semicolons between columns" in (tmp_path / "csv" / "README.txt").read_text(encoding="utf-8")
+    with pytest.raises(ExportError, match="omx: decimal commas are for spreadsheets"):
+        open_release(public).export(["csv", "omx"], tmp_path / "new", decimal_comma=True)
+
+
+ROWS = re.compile(r"^\| (pandas|DuckDB|R) \| `(.*?)` \| `(.*?)` \|$", re.MULTILINE)
+
+
+def test_the_lines_of_the_document_read_the_flows(
+    public: Path, exported: Exporter, tmp_path: Path, tract_flows: pd.Series
+) -> None:
+    open_release(public).export("csv", tmp_path, home_level="trct", decimal_comma=True)
+    files = (exported("csv")[0] / FLOWS, tmp_path / "csv" / FLOWS)
+    lines = {tool: texts for tool, *texts in ROWS.findall(DOCS.read_text(encoding="utf-8"))}
+    assert set(lines) == {"pandas", "DuckDB", "R"}
+    for number, file in enumerate(files):
+        code = {tool: texts[number].replace("FILE", file.as_posix()) for tool, texts in lines.items()}
+        tables = [eval(code["pandas"], {"pandas": pd})]
+        with duckdb.connect() as database:
+            tables.append(database.sql(code["DuckDB"]).df())
+        if shutil.which("Rscript"):
+            script = tmp_path / "read.R"
+            again = (tmp_path / "again.csv").as_posix()
+            script.write_text(f'write.csv({code["R"]}, "{again}", row.names=FALSE)\n', encoding="utf-8")
+            subprocess.run(["Rscript", str(script)], check=True, capture_output=True)
+            tables.append(pd.read_csv(again, dtype={"home": "str", "work": "str"}))
+        for table in tables:
+            read = table.astype({"work": "str", "home": "str"}).set_index(["work", "home"])["S000"]
+            pd.testing.assert_series_equal(read.sort_index(), tract_flows.sort_index(), check_dtype=False)
 
 
 def test_flowmap(exported: Exporter, tract_flows: pd.Series) -> None:
