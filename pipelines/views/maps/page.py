@@ -16,8 +16,17 @@ from pathlib import Path
 from string import Template
 
 from geo_data.arguments import PathLike, path_of
-from pipelines.release.certificate import Certificate, policy_in_words, population_in_words
-from pipelines.release.promises import exact_in_words, odds_in_words, presence_in_words, short_bound
+from pipelines.config.languages import ENGLISH
+from pipelines.release.certificate import Certificate, population_in_words
+from pipelines.release.pages import phrases
+from pipelines.release.promises import (
+    exact_in_words,
+    limits_in_words,
+    odds_in_words,
+    policy_in_words,
+    presence_in_words,
+    short_bound,
+)
 from pipelines.release.provenance import DISTRIBUTION
 from pipelines.release.signing import is_signed, signature_in_words
 from pipelines.storage.durable import write_whole
@@ -203,20 +212,24 @@ def _policy(*scripts: str, fetches: bool) -> str:
     )
 
 
-def certificate_words(certificate: Certificate, *, signed: bool) -> str:
+def certificate_words(certificate: Certificate, *, signed: bool, language: str = ENGLISH) -> str:
     """Return the certificate in plain words."""
-    records = certificate.user_level.records
+    protected = certificate.presence is not None
+    not_covered, assumed_public = limits_in_words(certificate, language)
     return render(
         "certificate.html",
+        language,
         certificate=certificate,
-        signature=signature_in_words(signed=signed),
-        odds=odds_in_words(certificate),
+        reasons=phrases(language).reasons(certificate),
+        signature=signature_in_words(signed=signed, language=language),
+        odds=odds_in_words(certificate, language),
         paragraphs=(
-            exact_in_words(certificate),
-            presence_in_words(certificate),
-            population_in_words(certificate.population, protected=certificate.presence is not None),
-            policy_in_words(certificate),
+            exact_in_words(certificate, language),
+            presence_in_words(certificate, language),
+            population_in_words(certificate.population, protected=protected, language=language),
+            policy_in_words(certificate, language),
         ),
-        records="one job record" if records == 1 else f"at most {records} job records",
+        not_covered=not_covered,
+        assumed_public=assumed_public,
         short=short_bound,
     )
