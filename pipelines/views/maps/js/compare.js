@@ -209,7 +209,7 @@ function otherWords(data, other, { sums: [here, there], beyond, intervals, known
       there: whole.format(there) + bracketed(theirs),
       difference: less_ ? say("difference_interval", { difference, interval: between(less_, signed) }) : difference,
     }),
-    beyond > 0 && say("areas_gone", { n: beyond, many: level.many }),
+    beyond > 0 && say("areas_gone", { n: beyond, between: level.between }),
     say("differ_most", { many: level.many }),
     intervals ? say("difference_intervals") : whyNoDifferences(data, other, side, selection, column, known),
   );

@@ -176,10 +176,10 @@ export function showSummary(state, found, unit, data, draws) {
   const ends = verbOf(zones.some(({ live }) => live), zones.some(({ work }) => work));
   // Of coarser areas than the release has, centroids are means of those of blocks.
   const coarse = data.meta.later.length || data.meta.left_out.length;
-  byId("measured-between").textContent = coarse ? say("measured_mean", data.finest) : data.finest.many;
+  byId("measured-between").textContent = coarse ? say("measured_mean", data.finest) : data.finest.between;
   byId("commute-of").textContent = sentences(
     say("commutes", {
-      many: data.finest.many,
+      between: data.finest.between,
       later: data.meta.later.length ? say("commutes_later", data.meta.later.at(-1)) : "",
       zones: beyond > 0 ? say("commutes_zones", { n: beyond, which: ends }) : "",
     }),
@@ -246,7 +246,7 @@ export function showTop(data, state, { values, between, intervals }, jobs, choos
   const exact = side === "work" && !selection; // public totals
   byId("top-count").textContent = sentences(
     units.length > shown.length
-      ? say("largest_of", { shown: shown.length, n: units.length, many: level.many })
+      ? say("largest_of", { shown: shown.length, n: units.length, between: level.between })
       : say("all_with_any", { n: units.length, areas: units.length === 1 ? level.one : level.many }),
     beyond > 0 && say("in_zones", { n: beyond, share: share(beyond, jobs), which: ends }),
     bounded ? say("intervals_of_top") : !exact && noIntervals(data, column, Boolean(selection)),
@@ -281,12 +281,12 @@ export function showCommutes(found, unit, data) {
   drawRose(byId("rose"), found);
   drawDistances(byId("distances"), found, unit.id, draws?.classes.map(of));
   fillRoseTable(byId("rose-table"), found, unit.id, draws?.rose.map((row) => row.map(of)));
-  const { one, many } = data.finest;
+  const { one, between } = data.finest;
   const others = found.noDirection - found.inOne;
   const number = (jobs, values) => whole.format(jobs) + bracketed(of(values));
   const where = [
     ...(found.inOne ? [say("in_one", { n: number(found.inOne, draws?.inOne), one })] : []),
-    ...(others ? [say("in_two", { n: number(others, draws?.sameCentroid), many })] : []),
+    ...(others ? [say("in_two", { n: number(others, draws?.sameCentroid), between })] : []),
   ];
   byId("no-direction").textContent = where.length ? say("no_direction", { where: where.join(", ") }) : "";
   byId("placed").textContent = sentences(
@@ -320,7 +320,7 @@ function ownWords(level, selection) {
   const { n, whole: all } = selection.cover(level);
   const parts = selection.parts.length;
   if (all) return parts === 1 ? say("own_one") : say("own_several");
-  return n === 1 ? say("own_in", { n: parts, level: level.one }) : say("own_over", { n: parts, level: level.many });
+  return n === 1 ? say("own_in", { n: parts, one: level.one }) : say("own_over", { n: parts, between: level.between });
 }
 
 export function showFlowWords({ side, selection, level }, { flows, inside, beyond }, shown, threshold, { chosen, together }, zones) {
