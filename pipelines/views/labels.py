@@ -69,7 +69,8 @@ def level_words(level: str, language: str = ENGLISH) -> dict[str, str | list[int
     say, names = phrases(language), list(_LODES)
     base = "tabblk" if level.startswith("tabblk") else level
     word = level.replace("_", " ")
-    one, many, between = say.levels.get(base, (word, say.other_level(word), say.between_others(word)))
+    others = say.one_other(word), say.other_level(word), say.between_others(word)
+    one, many, between = say.levels.get(base, others)
     groups = [_LODES[name] for name in names[: names.index(base) + 1]] if base in _LODES else []
     return {"one": one, "many": many, "between": between, "groups": groups}
 
