@@ -158,11 +158,7 @@ def _payload(
     made = map_phrases(language)["data"]["made"]
     meta = {
         "levels": [
-            {
-                "id": level,
-                **level_words(level, language),
-                **({"noise": noise[level]} if level in noise else {}),
-            }
+            {"id": level} | level_words(level, language) | ({"noise": noise[level]} if level in noise else {})
             for level in levels
         ],
         "layers": layer_meta,
@@ -266,10 +262,8 @@ def _flow_arrays(flows: pd.DataFrame, n_units: int, counts: list[str]) -> dict[s
 
 def _count_groups(release: Release) -> list[dict[str, Any]]:
     """The counts as a reader chooses among them: all jobs, then attribute by attribute."""
-    words, attributes = (
-        release.counts_in(release.language),
-        map_phrases(release.language)["data"]["attributes"],
-    )
+    words = release.counts_in(release.language)
+    attributes = map_phrases(release.language)["data"]["attributes"]
     groups = {"": ["S000"], **count_columns(release.categories)}
     return [
         {
