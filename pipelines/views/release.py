@@ -205,7 +205,7 @@ class Release:
         return self.counts_in(ENGLISH)
 
     def counts_in(self, language: str) -> dict[str, str]:
-        """Return the same with meanings in a language, of those that have one."""
+        """Return `counts` with their meanings in a language, "en" or "de"."""
         return count_meanings(self.categories, self.config.attribute, language)
 
     @property
