@@ -150,6 +150,17 @@ def edit_json(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
+def german_copy(public: Path, folder: Path) -> Path:
+    """Copy a public folder; the copy's plan says that it speaks German, for what is made of a release."""
+    german = Path(shutil.copytree(public, folder / "public"))
+
+    def say(plan: dict[str, Any]) -> None:
+        plan["configuration"]["release"]["language"] = "de"
+
+    edit_json(german / "plan" / "plan.json", say)
+    return german
+
+
 def seal_again(folder: Path) -> None:
     """Write records and digests of a public folder anew, as somebody would who has changed a file of it."""
     certificate = parse_certificate((folder / "certificate.json").read_bytes())

@@ -190,13 +190,13 @@ def intervals_command(public: Path, to: Path | None, draws: int) -> None:
     the same draws. Of a release that protects whole records, intervals are of jobs by workplace, and there
     are no draws.
     """
-    from pipelines.views.intervals.reading import COVERAGE_WORDS
+    from pipelines.views.intervals.reading import coverage_words
 
     release = pipelines.open_release(public)
     made = release.write_intervals(to, draws=draws, progress=counter())
     for kind, path in made.items():
         click.echo(f"{path}: {kind}, {path.stat().st_size / 1e6:.2f} MB")
-    for line in () if release.plan.workplaces else COVERAGE_WORDS:
+    for line in () if release.plan.workplaces else coverage_words():
         click.echo(line)
 
 

@@ -166,8 +166,9 @@ class PublicReleaseSettings(Section):
     citation: Line | None = None
     """How to cite the release; left out, it is made of publisher, title, date and plan."""
     language: Language = ENGLISH
-    """Language of the read-me, the other pages and the records of the release: English, `"en"`, or German,
-    `"de"`. The certificate, the plan, names of columns and messages of programs are English."""
+    """Language of the read-me, the other pages and the records of the release, of its maps, figures, exports
+    and intervals: English, `"en"`, or German, `"de"`. The certificate, the plan, names of columns and
+    messages of programs are English."""
 
 
 class ReleaseSettings(PublicReleaseSettings):

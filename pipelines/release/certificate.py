@@ -530,11 +530,6 @@ def population_in_words(population: str | None, *, protected: bool, language: st
     return "" if population is None else phrases(language).residents(protected)
 
 
-def policy_in_words(certificate: Certificate) -> str:
-    """Say who may tell what about whom under another policy than "full"; else nothing."""
-    return certificate.policy.words if certificate.policy else ""
-
-
 def _policy_field(plan: ReleasePlan) -> PolicyField | None:
     """Return the policy of a plan; None where it is "full"."""
     policy = plan.numeric.domains.policy

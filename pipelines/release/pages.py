@@ -51,8 +51,8 @@ def environment(language: str) -> jinja2.Environment:
         "fill": _fill,
         "table": _table,
         "sentence": lambda text: json.dumps(_line(text)),
-        "points": _points,
-        "items": lambda text: json.dumps(_points(text)),
+        "points": points,
+        "items": lambda text: json.dumps(points(text)),
         "listed": lambda words: listed(words, language),
         "code": "`{}`".format,
         "cell": lambda text: text.replace("|", "\\|"),
@@ -71,7 +71,7 @@ def listed(words: Sequence[str], language: str) -> str:
     return last.join([", ".join(words[:-1]), *words[-1:]] if len(words) > 1 else words)
 
 
-def _points(text: str) -> list[str]:
+def points(text: str) -> list[str]:
     """Return the points of a list of Markdown, each in one line."""
     return [_line(item) for item in re.split(r"(?m)^- ", text)[1:]]
 

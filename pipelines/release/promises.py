@@ -9,7 +9,7 @@ from typing import Any
 
 from pipelines.config.languages import ENGLISH
 from pipelines.release.certificate import Certificate, population_in_words, secret_in_words
-from pipelines.release.pages import render
+from pipelines.release.pages import points, render
 from synth import decimal_up, group_privacy
 from synth.tails import exp_up
 
@@ -52,19 +52,41 @@ def promised(certificate: Certificate, language: str = ENGLISH) -> dict[str, Any
     }
 
 
-def odds_in_words(certificate: Certificate) -> str:
+def odds_in_words(certificate: Certificate, language: str = ENGLISH) -> str:
     """Say how much a release can tell about one home, in the same words wherever they stand."""
-    return render("odds.md.j2", **promised(certificate)).rstrip()
+    return render("odds.md.j2", language, **promised(certificate, language)).rstrip()
 
 
-def exact_in_words(certificate: Certificate) -> str:
+def exact_in_words(certificate: Certificate, language: str = ENGLISH) -> str:
     """Say what a release shows of job records without noise."""
-    return render("exact.md.j2", **promised(certificate)).rstrip()
+    return render("exact.md.j2", language, **promised(certificate, language)).rstrip()
 
 
-def presence_in_words(certificate: Certificate) -> str:
+def presence_in_words(certificate: Certificate, language: str = ENGLISH) -> str:
     """Say what a release with public workplaces promises of one record's being there at all; else nothing."""
-    return render("presence.md.j2", **promised(certificate)).rstrip() if certificate.presence else ""
+    if certificate.presence is None:
+        return ""
+    return render("presence.md.j2", language, **promised(certificate, language)).rstrip()
+
+
+def policy_in_words(certificate: Certificate, language: str = ENGLISH) -> str:
+    """Say who may tell what about whom under another policy than "full"; else nothing."""
+    if certificate.policy is None:
+        return ""
+    if language == ENGLISH:
+        return certificate.policy.words
+    return " ".join(render("policy.j2", language, **promised(certificate, language)).split())
+
+
+def limits_in_words(certificate: Certificate, language: str = ENGLISH) -> tuple[list[str], list[str]]:
+    """Return the points that a certificate does not cover, and those that it takes to be public."""
+    if language == ENGLISH:
+        return certificate.definition.not_covered, certificate.definition.assumed_public
+    context = promised(certificate, language)
+    not_covered, assumed_public = (
+        points(render(name, language, **context)) for name in ("not_covered.j2", "assumed_public.j2")
+    )
+    return not_covered, assumed_public
 
 
 def _odds(epsilon: Fraction, delta: Fraction) -> tuple[str, str]:

@@ -14,23 +14,14 @@ from numpy.typing import NDArray
 
 import geo_data
 from geo_data.external_zones import STATES
+from pipelines.config.languages import ENGLISH
+from pipelines.views.pages import phrases
 
 if TYPE_CHECKING:
     from pipelines.views.release import Release
 
-# Singular, plural, and how many characters each level adds to the code of the one above it.
-_LODES = {
-    "st": ("state", "states", 2),
-    "cty": ("county", "counties", 3),
-    "trct": ("tract", "tracts", 6),
-    "bgrp": ("block group", "block groups", 1),
-    "tabblk": ("block", "blocks", 3),
-}
-_AREAS = {
-    "ctycsub": ("county subdivision", "county subdivisions"),
-    "stplc": ("place", "places"),
-    "zcta": ("ZIP code area", "ZIP code areas"),
-}
+# How many characters each level of LODES adds to the code of the one above it.
+_LODES = {"st": 2, "cty": 3, "trct": 6, "bgrp": 1, "tabblk": 3}
 _JOB_TYPES = {
     "JT00": "all jobs",
     "JT01": "primary jobs",
@@ -47,14 +38,14 @@ LIKE = 5
 """Areas that an error names."""
 
 
-def singular(level: str) -> str:
+def singular(level: str, language: str = ENGLISH) -> str:
     """Return what one unit of a level is called (`level_words`)."""
-    return str(level_words(level)["one"])
+    return str(level_words(level, language)["one"])
 
 
-def plural(level: str) -> str:
+def plural(level: str, language: str = ENGLISH) -> str:
     """Return what several units of a level are called (`level_words`)."""
-    return str(level_words(level)["many"])
+    return str(level_words(level, language)["many"])
 
 
 def job_type_words(job_type: str) -> str:
@@ -70,18 +61,18 @@ def named_area(release: Release, level: str, unit: int) -> str:
     return f"{singular(level)} {name or release.geography.codes(level)[unit]}"
 
 
-def level_words(level: str) -> dict[str, str | list[int]]:
-    """Return what a page calls one unit of a level and many, and the lengths of the parts of its codes."""
-    names = list(_LODES)
-    if level in _AREAS:
-        return {"one": _AREAS[level][0], "many": _AREAS[level][1], "groups": []}
+def level_words(level: str, language: str = ENGLISH) -> dict[str, str | list[int]]:
+    """Return what a page calls one unit of a level and many, and the lengths of the parts of its codes.
+
+    `between` are many after this word, which is another form in some languages.
+    """
+    say, names = phrases(language), list(_LODES)
     base = "tabblk" if level.startswith("tabblk") else level
-    if base not in _LODES:
-        word = level.replace("_", " ")
-        return {"one": word, "many": f"{word} areas", "groups": []}
-    singular_word, plural_word, _ = _LODES[base]
-    groups = [_LODES[name][2] for name in names[: names.index(base) + 1]]
-    return {"one": singular_word, "many": plural_word, "groups": groups}
+    word = level.replace("_", " ")
+    others = say.one_other(word), say.other_level(word), say.between_others(word)
+    one, many, between = say.levels.get(base, others)
+    groups = [_LODES[name] for name in names[: names.index(base) + 1]] if base in _LODES else []
+    return {"one": one, "many": many, "between": between, "groups": groups}
 
 
 def unit_names(release: Release, level: str, units: NDArray[np.integer] | None = None) -> NDArray[np.object_]:
@@ -131,11 +122,11 @@ def _names_across(
     names = names.copy()
     for i in np.flatnonzero(names == ""):
         if codes[i] == "":  # which codes of this kind do not tell apart
-            names[i] = "outside the region"
+            names[i] = phrases(release.language).outside
         elif (zone := of_zone.get(int(units[i]))) is not None:
             names[i] = zone.name if zone.name != zone.code else ""
         elif not codes[i].strip("9"):
-            names[i] = f"in no {singular(level)}"
+            names[i] = phrases(release.language).in_none(singular(level, release.language))
     return names
 
 

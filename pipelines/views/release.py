@@ -19,6 +19,7 @@ from pydantic import ValidationError
 import geo_data
 from geo_data.arguments import PathLike, path_of
 from pipelines.config.fields import check_level_name
+from pipelines.config.languages import ENGLISH
 from pipelines.config.loading import PublicConfig
 from pipelines.plans.accuracy import ExpectedAccuracy, ExpectedTable
 from pipelines.plans.form import quoted_config, read_document
@@ -150,6 +151,11 @@ class Release:
         return self.certificate.release.year
 
     @property
+    def language(self) -> str:
+        """Language in which it speaks to its readers, as its configuration names it: "en" or "de"."""
+        return self.config.release.language
+
+    @property
     def licence(self) -> str | None:
         """The licence of the data; None where its configuration names none."""
         return self.config.release.licence
@@ -197,7 +203,11 @@ class Release:
     @property
     def counts(self) -> dict[str, str]:
         """Columns that count jobs, in the order of the files, each with its meaning; S000 is the first."""
-        return count_meanings(self.categories, self.config.attribute)
+        return self.counts_in(ENGLISH)
+
+    def counts_in(self, language: str) -> dict[str, str]:
+        """Return `counts` with their meanings in a language, "en" or "de"."""
+        return count_meanings(self.categories, self.config.attribute, language)
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:

@@ -12,6 +12,7 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 
+from pipelines.config.languages import ENGLISH
 from pipelines.plans.accuracy import ExpectedTable, SizeClass
 from pipelines.release.description import whose_jobs
 from pipelines.release.readme import file_meaning, file_meanings
@@ -31,11 +32,12 @@ from pipelines.service.rendering import HTML, text
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError
 from pipelines.views.accuracy import accuracy_words
-from pipelines.views.exports.source import NO_LICENCE, column_meanings
+from pipelines.views.exports.source import column_meanings
 from pipelines.views.folder import PublicReleaseError
 from pipelines.views.key_figures import KeyFigures
 from pipelines.views.labels import job_type_words, plural, singular
 from pipelines.views.maps.page import certificate_words
+from pipelines.views.pages import phrases
 from pipelines.views.release import Release
 
 # The map brings its own orders to the browser, which allow its scripts by their hashes.
@@ -68,7 +70,7 @@ def _home(catalog: Catalog, settings: ServiceSettings, versions: list[Version]) 
     return text(
         "home.html",
         settings=settings,
-        no_licence=NO_LICENCE,
+        no_licence=phrases(ENGLISH).no_licence,
         latest=latest,
         citation=latest and cite(latest.version, settings),
         groups=groups,
@@ -157,7 +159,7 @@ def release(request: Request, name: Name, version: VersionName) -> Response:
         "release.html",
         version=published,
         shown=shown,
-        no_licence=NO_LICENCE,
+        no_licence=phrases(ENGLISH).no_licence,
         others=[other for other in catalog.versions() if other.state.name == name and other is not published],
         newer=_newer(catalog, published),
         words=_words(published),

@@ -47,7 +47,7 @@ def write_activitysim(source: Source, folder: Path) -> list[str]:
             counts = {name: flows[name].to_numpy()[within] for name in source.counts}
             table = pd.DataFrame(ends | counts)
             table.to_csv(file, header=number == 0, index=False, lineterminator="\n")
-    describe_csv(path, table, source.about, meanings, trusted_level(source.release))
+    describe_csv(path, table, source, meanings, trusted_level(source.release))
     totals = {side: pd.DataFrame(of_side, columns=source.counts) for side, of_side in source.totals.items()}
     places = source.points(level)
     names = {"name": places["name"]} if "name" in places else {}
@@ -69,7 +69,7 @@ def write_activitysim(source: Source, folder: Path) -> list[str]:
     table = table[~external].sort_values("zone_id")
     path = folder / "land_use.csv"
     table.to_csv(path, index=False, lineterminator="\n")
-    describe_csv(path, table, source.about, meanings, trusted_level(source.release))
+    describe_csv(path, table, source, meanings, trusted_level(source.release))
     everyone = int(totals["work"]["S000"].sum())
     into, out = int(table["from_outside"].sum()), int(table["to_outside"].sum())
     zones = (

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from geo_data.arguments import PathLike, path_of, texts_of
+from pipelines.release.pages import phrases
 from pipelines.storage.durable import private_folder, whole_folder
 from pipelines.storage.errors import refuse_no_folder, what_is_at
 from pipelines.views import choices
@@ -29,7 +30,7 @@ from pipelines.views.exports.spatial import (
 from pipelines.views.exports.tables import write_csv, write_flowmap
 from pipelines.views.exports.workers import Workers
 from pipelines.views.folder import check_target
-from pipelines.views.intervals.reading import COVERAGE_WORDS, PosteriorDraws
+from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.pages import render
 from pipelines.views.release import Release
 
@@ -184,15 +185,20 @@ def _check_levels(release: Release, levels: Sequence[str]) -> None:
 
 
 def _readme(source: Source, name: str, folder: Path, remarks: list[str]) -> str:
-    form, counts = FORMATS[name], source.release.counts
+    form, certificate = FORMATS[name], source.release.certificate
+    counts = source.release.counts_in(source.language)
     return render(
         "export.txt",
+        source.language,
         source=source,
         form=form,
-        certificate=source.release.certificate,
         attributes=Workers(source).meanings if form.points else {},
+        meaning=source.say.formats.get(name, form.meaning),  # a format of another program's has no other
+        blocks=form.blocks,
+        degrees=form.degrees,
+        certificate=certificate,
+        reasons=phrases(source.language).reasons(certificate),
         remarks=remarks,
-        coverage=COVERAGE_WORDS,
         files=sorted(path.name for path in folder.iterdir()),
         counts=counts if form.count is None else {form.count: counts["S000"]},
     )

@@ -33,7 +33,10 @@ def write_kepler(source: Source, folder: Path) -> list[str]:
     """Write ``kepler.gl.json``: zones coloured by jobs, flows as arcs, no base map."""
     journeys = (lines.round(dict.fromkeys(ENDS, DECIMALS)) for lines in source.journeys())
     first = next(journeys)
-    datasets, layers = [_dataset("flows", "Flows", first[:0])], [_arcs()]
+    datasets, layers = (
+        [_dataset("flows", source.say.kepler_flows, first[:0])],
+        [_arcs(source.say.kepler_flows)],
+    )
     corners = []
     for level, zones in source.placed_zones.items():
         shapes = shapely.transform(zones.geometry.to_numpy(), lambda points: _rounded(source, points))
@@ -45,7 +48,7 @@ def write_kepler(source: Source, folder: Path) -> list[str]:
         ]
         table[_GEOMETRY] = pd.Series(features, index=table.index, dtype=object)
         identifier = f"zones_{level}"
-        datasets.append(_dataset(identifier, f"Zones ({level})", table))
+        datasets.append(_dataset(identifier, source.say.kepler_zones(level), table))
         layers.append(_areas(identifier, "work_S000" if "work_S000" in table else "home_S000"))
     document = {
         "datasets": datasets,
@@ -81,7 +84,7 @@ def write_kepler(source: Source, folder: Path) -> list[str]:
                 file.write(comma + _json(_rows(table))[1:-1])
                 drawn, comma = drawn + int(table["S000"].sum()), ","
         file.write(f"{after}\n")
-    return [*source.without_shape("are not on the map"), *source.not_drawn(drawn)]
+    return [*source.without_shape("not on map"), *source.not_drawn(drawn)]
 
 
 def _json(value: object) -> str:
@@ -126,13 +129,13 @@ def _areas(identifier: str, count: str) -> dict[str, Any]:
     }
 
 
-def _arcs() -> dict[str, Any]:
+def _arcs(label: str) -> dict[str, Any]:
     return {
         "id": "layer_flows",
         "type": "arc",
         "config": {
             "dataId": "flows",
-            "label": "Flows: S000",
+            "label": f"{label}: S000",
             "color": _INK,
             "columnMode": "points",
             "columns": dict(zip(("lng0", "lat0", "lng1", "lat1"), ENDS, strict=True)),

@@ -31,7 +31,6 @@ def write_omx(source: Source, folder: Path, side: int = _SIDE) -> list[str]:
     """
     import h5py  # only who writes matrices waits for it
 
-    geography = source.release.geography
     order = {level: np.argsort(source.numbers(level)) for level in source.levels.values()}
     shape = tuple(len(order[level]) for level in source.levels.values())
     tile = tuple(min(side, zones) for zones in shape)
@@ -45,7 +44,7 @@ def write_omx(source: Source, folder: Path, side: int = _SIDE) -> list[str]:
             for count in source.counts
         ]
         for matrix, meaning in zip(matrices, source.meanings_of(source.counts).values(), strict=True):
-            _describe(matrix, {"description": f"{meaning}; rows are homes, columns are workplaces"})
+            _describe(matrix, {"description": source.say.matrix(meaning)})
         flows = source.flows()
         if any((np.diff(units) < 0).any() for units in order.values()):  # not as flows come
             flows = iter([_by_number(pd.concat(flows), source.levels, order)])
@@ -80,35 +79,14 @@ def write_omx(source: Source, folder: Path, side: int = _SIDE) -> list[str]:
     for level in dict.fromkeys(source.levels.values()):
         write_zone_table(source, level, folder)
     size = 4 * shape[0] * shape[1] / 1e9  # GB
-    nobody = {"live": ", where nobody works", "work": ", where nobody lives"}
-    ends = ends_beyond(geography)
-    escaped = [f"{count} is in {_name(count)}" for count in source.counts if _name(count) != count]
-    numbered = (
-        "the numbers of the zones (codes, where those of all zones are whole numbers without leading zeros; "
-        "else from 1)"
-    )
+    say, ends = source.say, ends_beyond(source.release.geography)
+    escaped = [(count, _name(count)) for count in source.counts if _name(count) != count]
     return [
-        f"Rows are homes ({source.home_level}), columns are workplaces ({source.work_level}).",
-        (
-            "Homes and workplaces have one zone system: row and column i are the same zone. The lookup zone "
-            f"has {numbered}; codes and names by number are in the CSV file beside, and in the group "
-            "zones of the matrices' own file."
-            if square
-            else "Homes and workplaces have different zones, so matrices are not square. ActivitySim does "
-            "not take them, and AequilibraE takes the zones of homes for all: give one level for both. The "
-            f"lookups home and work have {numbered}; codes and names by number are in "
-            "the CSV files beside, and in the group zones of the matrices' own file."
-        ),
-        *(
-            [
-                f"A program that loads a whole matrix needs {size:,.0f} GB of memory for it. Read parts: the "
-                f"file has tiles of {tile[0]} x {tile[1]} cells."
-            ]
-            if size >= 1
-            else []
-        ),
-        *([f"External zones are zones, too{nobody.get(ends, '')}."] if ends else []),
-        *([f"Names of matrices are escaped: {'; '.join(escaped)}."] if escaped else []),
+        say.matrix_sides(source.home_level, source.work_level),
+        say.matrix_zones(square),
+        *([say.matrix_size(f"{size:,.0f}", tile)] if size >= 1 else []),
+        *([say.matrix_external(ends)] if ends else []),
+        *([say.matrix_names(escaped)] if escaped else []),
     ]
 
 

@@ -16,11 +16,13 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pipelines.config.languages import ENGLISH
 from pipelines.storage.checksums import sha256_of
 from pipelines.views.accuracy import noise_warning
 from pipelines.views.folder import PublicReleaseError
 from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.labels import ends_beyond, singular, unit_names
+from pipelines.views.pages import phrases
 from pipelines.views.release import Release
 
 ENDS = [f"{side}_{axis}" for side in ("home", "work") for axis in ("longitude", "latitude")]
@@ -50,6 +52,21 @@ class Source:
     seed: int | None = None
     sample: float = 1.0
     decimal_comma: bool = False  # of tables for spreadsheets
+
+    @property
+    def language(self) -> str:
+        """Language in which an export speaks: that of the release."""
+        return self.release.language
+
+    @property
+    def say(self) -> Any:
+        """What Python puts together to texts, in this language (`pipelines.views.pages.phrases`)."""
+        return phrases(self.language)
+
+    @property
+    def ends_beyond(self) -> str:
+        """What workers do in external zones, in this language; "" without any."""
+        return str(self.say.ends.get(ends_beyond(self.release.geography), ""))
 
     @property
     def levels(self) -> dict[str, str]:
@@ -194,24 +211,21 @@ class Source:
     def not_drawn(self, drawn: int) -> list[str]:
         """Return a remark on how many workers have no line, if there are any; `drawn` are in `journeys`."""
         total = int(self.totals["work"][:, 0].sum())
-        verb = ends_beyond(self.release.geography)
-        beyond = f", or they {verb} in an external zone, which has no place on a map" if verb else ""
-        reason = f"home and work have the same point{beyond}"
-        return [f"{total - drawn:,} of {total:,} workers have no line: {reason}."] if total > drawn else []
+        return [self.say.not_drawn(total - drawn, total, self.ends_beyond)] if total > drawn else []
 
     def without_shape(self, effect: str) -> list[str]:
-        """Return a remark for each level with zones without geometry; `effect` is what becomes of them."""
+        """Return a remark for each level with zones without geometry.
+
+        `effect` is what becomes of them, of `effects` of the phrases.
+        """
         remarks = []
         for level, zones in self.zones.items():
             bare = zones[zones.geometry.isna()]
             if len(bare):
-                workers = [
-                    f" Workers who {verb} there: {bare[f'{side}_S000'].sum():,}."
-                    for side, verb in _SIDES.items()
-                    if f"{side}_S000" in bare
-                ]
-                which = f"Zones of {level} without a shape, as external zones are, {effect}"
-                remarks.append(f"{which}: {len(bare):,} of {len(zones):,}.{''.join(workers)}")
+                workers = {
+                    side: int(bare[column].sum()) for side in _SIDES if (column := f"{side}_S000") in bare
+                }
+                remarks.append(self.say.without_shape(level, effect, len(bare), len(zones), workers))
         return remarks
 
     def name(self, layer: str, suffix: str) -> str:
@@ -234,11 +248,11 @@ class Source:
     def meanings(self) -> dict[str, str]:
         """The meaning of every column of the zones, the flows and the journeys."""
         ends = {
-            column: f"{end} end of the interval of {name}, in which the released count need not lie"
+            column: self.say.interval_end(end, name)
             for name in self.with_interval
-            for column, end in zip(interval_columns(name), ("lower", "upper"), strict=True)
+            for column, end in zip(interval_columns(name), ("low", "high"), strict=True)
         }
-        return column_meanings(self.release, self.levels) | ends
+        return column_meanings(self.release, self.levels, self.language) | ends
 
     def meanings_of(self, columns: Iterable[str]) -> dict[str, str]:
         """Return the meanings of some columns, those without one (geometry) left out."""
@@ -250,17 +264,15 @@ class Source:
         return self.about["description"]
 
 
-NO_LICENCE = "not stated in the release: ask who published it"
-
-
 def provenance(release: Release) -> dict[str, str]:
     """Return what belongs to every copy of the data: what it is, whose, its licence, its plan."""
     certificate, description = release.certificate, release.description
+    say = phrases(release.language)
     about = {
         "title": certificate.release.name,
         "description": one_sentence(release),
-        "synthetic": "yes: no row is a real person",
-        "licence": release.licence or NO_LICENCE,
+        "synthetic": say.synthetic,
+        "licence": release.licence or say.no_licence,
         "citation": description.citation,
         **{key: text for key in ("publisher", "contact") if (text := getattr(description, key))},
         "version": release.version,
@@ -271,48 +283,34 @@ def provenance(release: Release) -> dict[str, str]:
         "certificate_sha256": sha256_of(release.public / "certificate.json"),
     }
     if release.implicates > 1:
-        about["implicate"] = f"{release.implicate} of {release.implicates}"
+        about["implicate"] = say.implicate(release.implicate, release.implicates)
     return about
 
 
 def one_sentence(release: Release) -> str:
     """Return the most important of `provenance` in one sentence, for formats that have one place for it."""
-    certificate = release.certificate
-    status = "" if certificate.for_release else "NOT FOR RELEASE. "
-    return (
-        f"{status}Synthetic workers: no row is a real person. {certificate.release.name}; epsilon "
-        f"{certificate.run.epsilon}, delta {certificate.run.delta}, plan {certificate.plan_sha256}."
-    )
+    return str(phrases(release.language).one_sentence(release.certificate))
 
 
-def column_meanings(release: Release, levels: Mapping[str, str]) -> dict[str, str]:
+def column_meanings(release: Release, levels: Mapping[str, str], language: str = ENGLISH) -> dict[str, str]:
     """Return the meaning of every column that a table of an export, or an answer of the service, can have."""
-    home, work = (f"{singular(levels[side])} where they {verb}" for side, verb in _SIDES.items())
+    say, counts = phrases(language), release.counts_in(language)
+    ends = {side: say.end(side, singular(levels[side], language)) for side in _SIDES}
     return {
-        "zone": "number of the zone, by which zones and matrices are in order: its code, where those of all "
-        "are whole numbers without leading zeros; else from 1",
-        "code": "code of the zone, text",
-        "name": "name of the zone",
-        "external": "whether the zone is an external one, which has no place",
-        "latitude": "of the zone's point, the mean of its blocks' centroids; degrees, WGS84",
-        "longitude": "of the zone's point, the mean of its blocks' centroids; degrees, WGS84",
-        "home": f"code of the zone ({home}), text",
-        "work": f"code of the zone ({work}), text",
-        "home_name": f"name of the zone ({home})",
-        "work_name": f"name of the zone ({work})",
+        **say.columns,
+        **{side: say.code_of(end) for side, end in ends.items()},
+        **{f"{side}_name": say.name_of(end) for side, end in ends.items()},
         **{
-            f"{side}_{axis}": f"{axis} of the point of the zone ({end}); degrees, WGS84"
-            for side, end in (("home", home), ("work", work))
+            f"{side}_{axis}": say.point_of(axis, end)
+            for side, end in ends.items()
             for axis in ("longitude", "latitude")
         },
-        **{name: f"{meaning}: number of synthetic workers" for name, meaning in release.counts.items()},
+        **{name: say.counted(meaning) for name, meaning in counts.items()},
         **{
-            f"{side}_{name}": f"{meaning}: number of synthetic workers who {verb} in the zone"
-            for side, verb in _SIDES.items()
-            for name, meaning in release.counts.items()
+            f"{side}_{name}": say.counted_at(side, meaning)
+            for side in _SIDES
+            for name, meaning in counts.items()
         },
-        "low": "lower end of the interval of the first count, in which the released one need not lie",
-        "high": "upper end of the interval of the first count, in which the released one need not lie",
     }
 
 
@@ -322,19 +320,19 @@ def interval_columns(count: str) -> tuple[str, str]:
     return f"low{after}", f"high{after}"
 
 
-_SIDES = {"home": "live", "work": "work"}
+_SIDES = ("home", "work")
 
 
 def describe_csv(
     path: Path,
     head: pd.DataFrame,
-    about: Mapping[str, str],
+    source: Source,
     meanings: Mapping[str, str],
     *notes: str,
-    decimal_comma: bool = False,
 ) -> None:
     """Write beside a CSV file, which has rows only, what it is: CSV on the Web, and GDAL's types."""
-    with_comma = {"double": {"base": "double", "format": {"decimalChar": ","}}} if decimal_comma else {}
+    comma: dict[str, Any] = {"double": {"base": "double", "format": {"decimalChar": ","}}}
+    with_comma = comma if source.decimal_comma else {}
     types = {name: column_type(column) for name, column in head.items()}
     columns = [
         {
@@ -345,14 +343,15 @@ def describe_csv(
         }
         for name, kind in types.items()
     ]
+    about = source.about
     document: dict[str, Any] = {
-        "@context": ["http://www.w3.org/ns/csvw", {"@language": "en"}],
+        "@context": ["http://www.w3.org/ns/csvw", {"@language": source.language}],
         "url": path.name,
         "dc:title": about["title"],
         "dc:description": about["description"],
         "dc:rights": about["licence"],
         "notes": [dict(about), *notes],
-        **({"dialect": {"delimiter": ";"}} if decimal_comma else {}),
+        **({"dialect": {"delimiter": ";"}} if source.decimal_comma else {}),
         "tableSchema": {"columns": columns},
     }
     text = json.dumps(document, indent=1, ensure_ascii=False)

@@ -55,7 +55,7 @@ def write_geoparquet(source: Source, folder: Path) -> list[str]:
     ) as file:
         for batch in batches:
             file.write_batch(batch.replace_schema_metadata(metadata))
-    return source.without_shape("have no geometry")
+    return source.without_shape("no geometry")
 
 
 def _key_values(source: Source, columns: Iterable[str]) -> dict[str, str]:
@@ -69,7 +69,7 @@ def write_geopackage(source: Source, folder: Path) -> list[str]:
         _write_zones(source, zones, path, f"zones_{level}", "GPKG", layer_metadata=source.about)
     flows = _batches(source, source.flow_tables())
     pyogrio.write_arrow(flows, path, layer="flows", driver="GPKG", layer_metadata=source.about)
-    return source.without_shape("have no geometry")
+    return source.without_shape("no geometry")
 
 
 def write_flatgeobuf(source: Source, folder: Path) -> list[str]:
@@ -148,8 +148,7 @@ def write_pmtiles(source: Source, folder: Path) -> list[str]:
             DESCRIPTION=source.sentence,
         )
         _describe_tiles(source, path, zones)
-    projection = "Tiles are in Web Mercator (EPSG:3857), which their format demands."
-    return [projection, *source.without_shape("are not in the tiles")]
+    return [source.say.projection, *source.without_shape("not in tiles")]
 
 
 def _describe_tiles(source: Source, path: Path, zones: gpd.GeoDataFrame) -> None:
@@ -225,7 +224,7 @@ def _write_layers(
         crs="EPSG:4326",
         **options(batches.schema.names),
     )
-    return [*source.without_shape("are left out"), *source.not_drawn(drawn)]
+    return [*source.without_shape("left out"), *source.not_drawn(drawn)]
 
 
 def _write_zones(

@@ -9,7 +9,6 @@ from typing import BinaryIO
 import pandas as pd
 
 from pipelines.views.exports.source import DECIMALS, Source, describe_csv
-from pipelines.views.labels import ends_beyond
 
 
 def write_csv(source: Source, folder: Path) -> list[str]:
@@ -18,23 +17,14 @@ def write_csv(source: Source, folder: Path) -> list[str]:
     with path.open("wb") as file:
         for number, flows in enumerate(source.flow_tables()):
             _write_rows(source, flows, file, header=number == 0)
-    describe_csv(path, flows, source.about, source.meanings, decimal_comma=source.decimal_comma)
+    describe_csv(path, flows, source, source.meanings)
     for level in source.zones:
         write_zone_table(source, level, folder)
     geography = source.release.geography
     names = geography.external_workplaces
     external = [f"{zone} ({names[zone]})" if zone in names else zone for zone in geography.external_zones]
-    remarks = []
-    if external:
-        remarks.append(
-            f"External zones are zones, too: {', '.join(external)}, each filled up with 9s or cut."
-        )
-    if source.decimal_comma:
-        remarks.append(
-            "CSV files have semicolons between columns, commas in decimals, and a byte-order mark (UTF-8), "
-            "as Excel expects where decimals have commas."
-        )
-    return remarks
+    remarks = [source.say.external_zones(external)] if external else []
+    return [*remarks, *([source.say.decimal_comma] if source.decimal_comma else [])]
 
 
 def _write_rows(source: Source, table: pd.DataFrame, file: BinaryIO, *, header: bool) -> None:
@@ -55,7 +45,7 @@ def write_zone_table(source: Source, level: str, folder: Path) -> Path:
     path = folder / source.name(f"zones_{level}", "csv")
     with path.open("wb") as file:
         _write_rows(source, table, file, header=True)
-    describe_csv(path, table, source.about, source.meanings, decimal_comma=source.decimal_comma)
+    describe_csv(path, table, source, source.meanings)
     return path
 
 
@@ -76,8 +66,8 @@ def write_flowmap(source: Source, folder: Path) -> list[str]:
     placed = pd.concat(locations.values()).dropna().round({"lat": DECIMALS, "lon": DECIMALS})
     _write(source, placed, folder / "locations.csv")
     words = [(name, source.about[name]) for name in ("title", "description")]
-    origin = f"odsynth release, version {source.about['version']}"
-    words += [("source.name", f"{origin}; licence: {source.about['licence']}")]
+    origin = source.say.flowmap_source(source.about["version"], source.about["licence"])
+    words += [("source.name", origin)]
     _write(source, pd.DataFrame(words, columns=["property", "value"]), folder / "properties.csv")
     ends = {"origin": locations[source.home_level], "dest": locations[source.work_level]}
     left_out = 0
@@ -91,25 +81,10 @@ def write_flowmap(source: Source, folder: Path) -> list[str]:
             placed_ends = homes["lat"].notna().to_numpy() & works["lat"].notna().to_numpy()
             table[placed_ends].to_csv(file, header=number == 0, index=False, lineterminator="\n")
             left_out += int(table["count"][~placed_ends].sum())
-    describe_csv(path, table, source.about, _FLOWMAP)
-    zones = f"{ends_beyond(source.release.geography)} in external zones, which have no place on a map"
-    return [f"{left_out:,} workers are left out: they {zones}."] if left_out else []
-
-
-_FLOWMAP = {
-    "id": "code of the zone, text; where two levels are in the file, the level and a colon are before it",
-    "name": "name of the zone, or its code where it has none",
-    "lat": "latitude of the zone's point, the mean of its blocks' centroids; degrees, WGS84",
-    "lon": "longitude of the zone's point, the mean of its blocks' centroids; degrees, WGS84, beyond 180 "
-    "where the region goes on there",
-    "origin": "id of the zone where they live",
-    "dest": "id of the zone where they work",
-    "count": "all jobs: number of synthetic workers",
-    "property": "what of the map, as flowmap.blue calls it",
-    "value": "what it says",
-}
+    describe_csv(path, table, source, source.say.flowmap)
+    return [source.say.not_placed(left_out, source.ends_beyond)] if left_out else []
 
 
 def _write(source: Source, table: pd.DataFrame, path: Path) -> None:
     table.to_csv(path, index=False, lineterminator="\n")
-    describe_csv(path, table, source.about, _FLOWMAP)
+    describe_csv(path, table, source, source.say.flowmap)

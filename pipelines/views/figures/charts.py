@@ -51,7 +51,7 @@ def draw_rose(axis: Any, subject: FigureSubject) -> None:
     np.add.at(jobs, (classes, sector), directed["jobs"].to_numpy())
     share = 100 * jobs / max(1, flows["jobs"].sum())
     angle, base = np.radians(width * np.arange(_SECTORS)), np.zeros(_SECTORS)
-    for part, colour, label in zip(share, _colours(len(edges) + 1), _labels(edges), strict=True):
+    for part, colour, label in zip(share, _colours(len(edges) + 1), _labels(edges, subject), strict=True):
         axis.bar(
             angle,
             part,
@@ -65,7 +65,7 @@ def draw_rose(axis: Any, subject: FigureSubject) -> None:
         base += part
     axis.set_theta_zero_location("N")
     axis.set_theta_direction(-1)
-    axis.set_thetagrids(np.arange(0, 360, 45), ["N", "NE", "E", "SE", "S", "SW", "W", "NW"])
+    axis.set_thetagrids(np.arange(0, 360, 45), subject.say.compass)
     top = max(1e-9, float(base.max()))
     rings = [ring for ring in MaxNLocator(3, min_n_ticks=2).tick_values(0, top) if 1e-6 < ring <= top]
     axis.set_rgrids(rings, labels=[])
@@ -73,25 +73,36 @@ def draw_rose(axis: Any, subject: FigureSubject) -> None:
     free = angle[np.argmin(base + np.roll(base, 1) + np.roll(base, -1))]
     for ring in rings:  # not as labels of the axis, which would lie below the bars
         halo = [withStroke(linewidth=2.5, foreground="white")]
-        axis.text(free, ring, f"{ring:g}%", ha="center", va="center", fontsize="small", path_effects=halo)
+        axis.text(
+            free,
+            ring,
+            f"{subject.number(f'{ring:g}')}{subject.say.percent_mark}",
+            ha="center",
+            va="center",
+            fontsize="small",
+            path_effects=halo,
+        )
     axis.tick_params(pad=1)
     axis.grid(color="0.85", linewidth=0.6)
     axis.spines["polar"].set_visible(False)
     axis.set_axisbelow(True)
     axis.set_anchor("W")
     legend = axis.legend(
-        title="distance, km", loc="center left", bbox_to_anchor=(1.1, 0.5), frameon=False, fontsize="small"
+        title=subject.say.rose_legend,
+        loc="center left",
+        bbox_to_anchor=(1.1, 0.5),
+        frameon=False,
+        fontsize="small",
     )
     legend.set_in_layout(False)  # there is room beside a circle
-    ends = "homes, seen from work" if subject.of == "workers" else "work, seen from home"
     still = (flows["jobs"].sum() - directed["jobs"].sum()) / max(1, flows["jobs"].sum())
-    remarks = [f"{still:.0%} have home and work at one point"] if still >= 0.005 else []
-    title_panel(axis, f"Direction of {ends}", f"share of {subject.measured}", *remarks, lift=14)
+    remarks = [subject.say.share_still(subject.percent(still))] if still >= 0.005 else []
+    title_panel(axis, subject.say.rose_title(subject.of), subject.share_of, *remarks, lift=14)
 
 
 def draw_distances(axis: Axes, subject: FigureSubject) -> None:
     """Draw a histogram of the distances between home and work."""
-    flows = subject.flows.dropna(subset="km")
+    flows, say = subject.flows.dropna(subset="km"), subject.say
     km, jobs = flows["km"].to_numpy(), flows["jobs"].to_numpy()
     edges = _distance_classes(km, jobs)
     width, end = edges[-1] / _BARS, 1.5 * edges[-1]
@@ -103,19 +114,20 @@ def draw_distances(axis: Axes, subject: FigureSubject) -> None:
     if jobs.sum():
         order = np.argsort(km)
         middle = km[order][np.searchsorted(np.cumsum(jobs[order]), jobs.sum() / 2)]
-        for value, name, style in ((middle, "median", "-"), (mean_km(km, jobs), "mean", "--")):
-            axis.axvline(value, color="#D55E00", lw=1.3, ls=style, label=f"{name} {value:.1f} km")
+        mean = mean_km(km, jobs)
+        labels = say.median(f"{middle:.1f}"), say.mean(f"{mean:.1f}")
+        for value, label, style in zip((middle, mean), labels, ("-", "--"), strict=True):
+            axis.axvline(value, color="#D55E00", lw=1.3, ls=style, label=label)
         axis.legend(frameon=False)
-    block = singular(subject.release.levels[-1])
-    axis.set_xlabel(f"distance between the points of home and work {block}, km")
-    axis.yaxis.set_major_formatter("{x:g}%")
+    axis.set_xlabel(say.distance_axis(singular(subject.release.levels[-1], subject.language)))
+    axis.yaxis.set_major_formatter(lambda x, _: f"{subject.number(f'{x:g}')}{say.percent_mark}")
     axis.set_xlim(0, end)
     axis.grid(axis="y", color="0.9", linewidth=0.6)
     axis.set_axisbelow(True)
     axis.spines[["top", "right"]].set_visible(False)
     further = jobs[km > end].sum() / max(1, jobs.sum())
-    remarks = [f"{further:.1%} of these go further than {end:g} km"] if further >= 0.0005 else []
-    title_panel(axis, "How far they commute", f"share of {subject.measured} per {width:g} km", *remarks)
+    remarks = [say.share_further(subject.percent(further, 1), f"{end:g}")] if further >= 0.0005 else []
+    title_panel(axis, say.distances_title, say.per_km(subject.share_of, f"{width:g}"), *remarks)
 
 
 def _distance_classes(km: NDArray[np.float64], jobs: NDArray[np.int64]) -> tuple[int, ...]:
@@ -126,9 +138,10 @@ def _distance_classes(km: NDArray[np.float64], jobs: NDArray[np.int64]) -> tuple
     return _CLASSES[-1]
 
 
-def _labels(edges: tuple[int, ...]) -> list[str]:
-    inner = [f"{low} to {high}" for low, high in itertools.pairwise(edges)]
-    return [f"under {edges[0]}", *inner, f"over {edges[-1]}"]
+def _labels(edges: tuple[int, ...], subject: FigureSubject) -> list[str]:
+    return [
+        subject.say.class_of_distance(low, high) for low, high in itertools.pairwise((None, *edges, None))
+    ]
 
 
 def _colours(n: int) -> NDArray[np.float64]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pipelines.views.figures.charts import title_panel
 from pipelines.views.figures.subject import FigureSubject
-from pipelines.views.labels import plural, singular
+from pipelines.views.labels import level_words, singular
 
 # Colour-blind safe: ColorBrewer's YlGnBu, and vermillion and blue of Okabe and Ito.
 _SEQUENCE = "YlGnBu"
@@ -30,11 +30,11 @@ _LARGEST = 400.0  # square points
 
 def draw_choropleth(axis: Axes, subject: FigureSubject) -> None:
     """Draw where the workers live, or the residents work: per square kilometre, or as sized points."""
-    verb = "living" if subject.of == "workers" else "working"
-    shapes = subject.shapes
+    say, shapes = subject.say, subject.shapes
+    in_areas = say.in_areas(subject.of, singular(subject.level, subject.language))
     if shapes is None:
         _draw_land(axis, subject)
-        _draw_points(axis, subject, verb)
+        _draw_points(axis, subject, in_areas)
     else:
         jobs = subject.jobs.reindex(shapes.index, fill_value=0).to_numpy()
         density = jobs / (shapes.area.to_numpy() / 1e6)
@@ -48,11 +48,11 @@ def draw_choropleth(axis: Axes, subject: FigureSubject) -> None:
         # Inside the axes' own box: beside it, the legend of the other map would push it down.
         below = axis.inset_axes((0.1, -0.06, 0.8, 0.03))
         bar = axis.figure.colorbar(scale, cax=below, orientation="horizontal", spacing="uniform")
-        bar.set_ticks(edges[1:-1].tolist(), labels=[f"{edge:,g}" for edge in edges[1:-1]])
+        bar.set_ticks(edges[1:-1].tolist(), labels=[subject.number(f"{edge:,g}") for edge in edges[1:-1]])
         bar.ax.tick_params(length=0)
         bar.outline.set_visible(False)
-        bar.set_label(f"synthetic workers {verb} in a {singular(subject.level)}, per km² (grey: none)")
-    _finish(axis, subject, f"Where they {'live' if subject.of == 'workers' else 'work'}")
+        bar.set_label(say.density_of(in_areas))
+    _finish(axis, subject, say.where_they(subject.of))
 
 
 def draw_flows(axis: Axes, subject: FigureSubject) -> None:
@@ -88,14 +88,15 @@ def draw_flows(axis: Axes, subject: FigureSubject) -> None:
         axis.plot(ends[:, 0], ends[:, 1], "o", color="white", mec=_FLOW, mew=0.8, ms=3.2)
     sizes = _round_sizes(most, flows["jobs"].min() if len(flows) else 1)
     handles = [Line2D([], [], color=_FLOW, alpha=0.65, lw=_line(size / most)) for size in sizes]
-    _legend(axis, handles, [f"{size:,}" for size in sizes], "synthetic workers")
+    say, words = subject.say, level_words(subject.level, subject.language)
+    _legend(axis, handles, [subject.number(f"{size:,}") for size in sizes], say.workers_of_flows)
     share = flows["jobs"].sum() / subject.total
     within = pairs.loc[inside, "jobs"].sum() / subject.total
-    remarks = [f"{share:.0%} of the workers"]
+    remarks = [say.share_of_workers(subject.percent(share))]
     if within >= 0.005:  # what is rounded to 0 % need not be said
-        remarks.append(f"{within:.0%} live and work in one {singular(subject.level)}")
-    largest = "All" if len(flows) == len(between) else f"The {len(flows)} largest"
-    _finish(axis, subject, f"{largest} flows between {plural(subject.level)}", *remarks)
+        remarks.append(say.share_within(subject.percent(within), words["one"]))
+    title = say.flows_title(None if len(flows) == len(between) else len(flows), words["between"])
+    _finish(axis, subject, title, *remarks)
 
 
 def _draw_land(axis: Axes, subject: FigureSubject) -> None:
@@ -103,7 +104,7 @@ def _draw_land(axis: Axes, subject: FigureSubject) -> None:
         subject.background.plot(ax=axis, color=_LAND, edgecolor=_BORDER, linewidth=0.35)
 
 
-def _draw_points(axis: Axes, subject: FigureSubject, verb: str) -> None:
+def _draw_points(axis: Axes, subject: FigureSubject, title: str) -> None:
     jobs = subject.jobs
     most = jobs.max()
     order = jobs.index[np.argsort(-jobs.to_numpy())]
@@ -115,8 +116,8 @@ def _draw_points(axis: Axes, subject: FigureSubject, verb: str) -> None:
     _legend(
         axis,
         handles,
-        [f"{size:,}" for size in sizes],
-        f"synthetic workers {verb} in a {singular(subject.level)}",
+        [subject.number(f"{size:,}") for size in sizes],
+        title,
     )
 
 
@@ -134,7 +135,13 @@ def _finish(axis: Axes, subject: FigureSubject, title: str, *remarks: str) -> No
     length = _round_length((east - west) / 4000)
     axis.add_artist(
         AnchoredSizeBar(
-            axis.transData, length * 1000, f"{length:g} km", "lower right", frameon=False, pad=0.6, sep=3
+            axis.transData,
+            length * 1000,
+            subject.number(f"{length:g} km"),
+            "lower right",
+            frameon=False,
+            pad=0.6,
+            sep=3,
         )
     )
     axis.annotate(
@@ -147,8 +154,7 @@ def _finish(axis: Axes, subject: FigureSubject, title: str, *remarks: str) -> No
         arrowprops={"arrowstyle": "-|>", "color": "black", "lw": 1},
     )
     if subject.beyond >= 0.005:
-        end = "homes" if subject.of == "workers" else "workplaces"
-        remarks = (*remarks, f"{subject.beyond:.0%} of the {end} off the map")
+        remarks = (*remarks, subject.say.off_the_map(subject.of, subject.percent(subject.beyond)))
     title_panel(axis, title, *remarks)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import geopandas as gpd
 import numpy as np
@@ -13,10 +13,13 @@ import pandas as pd
 from numpy.typing import NDArray
 from pyproj import CRS
 
+from pipelines.config.languages import ENGLISH
+from pipelines.release.pages import number
 from pipelines.views.accuracy import noise_warning
 from pipelines.views.flows import PAIR, add_travel
 from pipelines.views.folder import PublicReleaseError
 from pipelines.views.labels import ends_beyond, singular, unit_names
+from pipelines.views.pages import phrases
 from pipelines.views.release import Area, Release
 from synth import decimal_up
 
@@ -41,7 +44,7 @@ class FigureSubject:
         if self.chosen_level is not None:
             self.release.check_level(self.chosen_level)
         if self.flows.empty:
-            raise PublicReleaseError(f"there are no {self.noun} to be drawn; choose another area")
+            raise PublicReleaseError(f"there are no {self.of} of {self.place(ENGLISH)}: nothing can be drawn")
 
     @cached_property
     def flows(self) -> pd.DataFrame:
@@ -172,39 +175,48 @@ class FigureSubject:
     # --- in words
 
     @property
-    def measured(self) -> str:
-        """Whose commutes have a distance: all workers, or those with no end in an external zone."""
-        placed = self.flows["jobs"][self.flows["km"].notna()].sum()
-        verb = ends_beyond(self.release.geography).replace(" or ", " and ")
-        return (
-            "workers" if placed == self.total else f"the {placed / self.total:.1%} who {verb} in the region"
-        )
+    def language(self) -> str:
+        """Language of the figure: that of the release."""
+        return self.release.language
 
     @property
-    def place(self) -> str:
-        """The area: its name, where the release has one, and its code."""
+    def say(self) -> Any:
+        """What Python puts together to texts, in this language."""
+        return phrases(self.language)
+
+    def number(self, text: str) -> str:
+        """Return a number that is written as Python does as this language writes it."""
+        return number(text, self.language)
+
+    def percent(self, share: float, decimals: int = 0) -> str:
+        """Return a share of one in percent."""
+        return self.number(f"{100 * share:.{decimals}f}{self.say.percent_mark}")
+
+    @property
+    def share_of(self) -> str:
+        """Whose commutes have a distance: all workers, or those with no end in an external zone."""
+        placed = self.flows["jobs"][self.flows["km"].notna()].sum()
+        share = "" if placed == self.total else self.percent(placed / self.total, 1)
+        return str(self.say.share_of(share, ends_beyond(self.release.geography)))
+
+    def place(self, language: str) -> str:
+        """Return the area: its name, where the release has one, and its code."""
+        say = phrases(language)
         if self.area is None:
-            return "the whole region"
-        code = f"{singular(self.area.level)} {self.area.code}"
+            return str(say.whole_region)
+        code = say.coded(singular(self.area.level, language), self.area.code)
         name = unit_names(self.release, self.area.level, np.array([self.area.unit]))[0]
         block = self.release.geography.starts(self.area.level)[self.area.unit]
         if block in self.release.geography.external_blocks and self.release.geography.nobody_lives[block]:
-            return f"the external zone “{name}” ({code})"
-        return f"{name} ({code})" if name else code
-
-    @property
-    def noun(self) -> str:
-        """Who is shown."""
-        return f"{self.of} of {self.place}"
+            return str(say.named_zone(name, code))
+        return f"{name} ({code})" if name else str(code)
 
     @property
     def title(self) -> str:
         """What the figure shows, and how many."""
-        meaning = self.release.counts[self.count]
-        return (
-            f"Where the {self.noun} {'live' if self.of == 'workers' else 'work'}\n"
-            f"{self.total:,} synthetic workers: {meaning}"
-        )
+        meaning = self.release.counts_in(self.language)[self.count]
+        title = self.say.figure_title(self.of, self.place(self.language))
+        return f"{title}\n{self.say.figure_counted(self.total, meaning)}"
 
     @property
     def source(self) -> str:
@@ -212,12 +224,8 @@ class FigureSubject:
         certificate = self.release.certificate
         run = certificate.run
         epsilon, delta = (decimal_up(Fraction(str(x)), 3) for x in (run.epsilon, run.delta))
-        words = (
-            f"Synthetic workers, no real person. Release: {certificate.release.name}; epsilon {epsilon}, "
-            f"delta {delta}."
-        )
-        noise = noise_warning(self.release, self.level, self.level)
-        return " ".join(filter(None, ["" if certificate.for_release else "NOT FOR RELEASE.", words, noise]))
+        words = self.say.figure_source(certificate, epsilon, delta)
+        return " ".join(filter(None, [words, noise_warning(self.release, self.level, self.level)]))
 
     @cached_property
     def _blocks(self) -> pd.DataFrame:

@@ -22,9 +22,11 @@ from numpy.typing import NDArray
 import synth
 from geo_data.arguments import PathLike, check_type, path_of
 from geo_data.od_files import count_columns
+from pipelines.config.languages import ENGLISH
 from pipelines.storage.errors import blame
 from pipelines.views.flows import with_units
 from pipelines.views.folder import PublicReleaseError
+from pipelines.views.pages import phrases
 from pipelines.views.release import Release
 from synth.posterior.intervals import LEVEL
 from synth.posterior.intervals import intervals as of_draws
@@ -32,21 +34,16 @@ from synth.posterior.intervals import intervals as of_draws
 DRAWS_FILE = "draws.parquet"
 DRAWS_FORMAT = "odsynth draws 1.0"
 
-COVERAGE_WORDS = (
-    "An interval goes from low to high, both in it, and holds 90 % of the posterior draws of its count: of",
-    "what the truth may be, given what was published and the public model. It holds the truth as often where",
-    "that model is right. As was measured where the truth is known, it does so least often in sums over many",
-    "places, as between counties, in residents by attributes of areas that have few of them, and in tables",
-    "of which the release holds nothing. The released count need not lie in it: it has noise, or was drawn",
-    "once.",
-)
-"""What every place that shows intervals says of them."""
-
 Int64 = NDArray[np.int64]
 
 Areas = str | Mapping[str, str] | pd.Series | Int64
 """A level of the release, a kind of its non-nesting areas, or the area of each unit of a level, by code; in
 place of these the number of the area of each block, -1 for none."""
+
+
+def coverage_words() -> list[str]:
+    """Return what programs say of intervals, in lines; read-mes say it in the language of their release."""
+    return list(phrases(ENGLISH).coverage().splitlines())
 
 
 @dataclass(frozen=True, eq=False)

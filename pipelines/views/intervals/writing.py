@@ -18,13 +18,13 @@ from geo_data.geography import Geography
 from pipelines.plans.measured import table_in_words
 from pipelines.plans.workload import Table
 from pipelines.release.certificate import secret_in_words
+from pipelines.release.pages import phrases
 from pipelines.storage.durable import whole_folder
 from pipelines.storage.progress import Progress
 from pipelines.views.choices import DRAWS, FEWEST
 from pipelines.views.folder import PublicReleaseError, check_target
 from pipelines.views.intervals.evidence import JobDraws, PlaceDraws
 from pipelines.views.intervals.reading import (
-    COVERAGE_WORDS,
     DRAWS_FILE,
     DRAWS_FORMAT,
     PosteriorDraws,
@@ -76,18 +76,23 @@ def write_intervals(
 
 def _write_workplaces(release: Release, to: Path, done: Progress) -> dict[str, Path]:
     """Write intervals of jobs by workplace, of a release that estimates them."""
-    intervals = WorkplaceIntervals(release)
-    names = {}
+    intervals, language = WorkplaceIntervals(release), release.language
+    names, written = {}, []
     with whole_folder(to, mode=None) as new_folder:
         for i, (level, by) in enumerate(intervals.tables):
             if (jobs := intervals.jobs(level, by)) is not None:
                 name = f"{'_'.join(['jobs', *filter(None, [level]), *(f'by_{each}' for each in by)])}.csv.gz"
                 names[table_in_words(None, level, by)] = name
+                written.append((level, by, name))
                 jobs.to_csv(new_folder / name, index=False, lineterminator="\n", compression=_GZIP)
             done(i + 1, len(intervals.tables))
-        secret = secret_in_words(release.certificate.policy)
         text = render(
-            "intervals_of_workplaces.txt", certificate=release.certificate, secret=secret, tables=names
+            "intervals_of_workplaces.txt",
+            language,
+            certificate=release.certificate,
+            reasons=phrases(language).reasons(release.certificate),
+            secret=secret_in_words(release.certificate.policy, language),
+            tables=written,
         )
         (new_folder / README).write_text(f"{text}\n", encoding="utf-8")
     return {kind: to / name for kind, name in {**names, "read-me": README}.items()}
@@ -188,12 +193,14 @@ def _lists(jobs: JobDraws, part: list[PlaceDraws], units: int, kind: pa.DataType
 
 
 def _readme(release: Release, jobs: JobDraws, draws: int, tables: dict[str, str]) -> str:
+    language = release.language
     text = render(
         "intervals.txt",
+        language,
         certificate=release.certificate,
+        reasons=phrases(language).reasons(release.certificate),
         plan=jobs.plan,
-        coverage=COVERAGE_WORDS,
-        tables=tables,
+        tables=[(table, tables[table.name]) for table in jobs.tables],
         file=DRAWS_FILE,
         draws=draws,
         home_level=jobs.home_level,

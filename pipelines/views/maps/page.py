@@ -14,10 +14,20 @@ from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from string import Template
+from typing import Any
 
 from geo_data.arguments import PathLike, path_of
-from pipelines.release.certificate import Certificate, policy_in_words, population_in_words
-from pipelines.release.promises import exact_in_words, odds_in_words, presence_in_words, short_bound
+from pipelines.config.languages import ENGLISH
+from pipelines.release.certificate import Certificate, population_in_words
+from pipelines.release.pages import number, phrases
+from pipelines.release.promises import (
+    exact_in_words,
+    limits_in_words,
+    odds_in_words,
+    policy_in_words,
+    presence_in_words,
+    short_bound,
+)
 from pipelines.release.provenance import DISTRIBUTION
 from pipelines.release.signing import is_signed, signature_in_words
 from pipelines.storage.durable import write_whole
@@ -26,7 +36,7 @@ from pipelines.views.folder import check_target
 from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.maps.backdrop import Backdrop
 from pipelines.views.maps.payload import Payload, make_payload
-from pipelines.views.pages import render
+from pipelines.views.pages import map_phrases, render
 from pipelines.views.release import Release
 
 PARTS = "map"
@@ -35,12 +45,6 @@ PARTS = "map"
 _HERE = files("pipelines.views.maps")
 # With the library and the page less than 15 MB; only a coarsest level may be larger.
 _PAYLOAD_LIMIT = 13_500_000
-_ALONE = "This file holds all of its data and asks for nothing from anywhere."
-_BESIDE = (
-    "What is large is fetched from the site of this page when it is opened; nothing is asked for from "
-    'anywhere else. <a id="one-file" href="{}/{}" download="{}.html">This map as one file</a> ({:.1f} MB), '
-    "to keep or to send, holds all of its data and asks for nothing."
-)
 
 
 @dataclass(frozen=True)
@@ -130,25 +134,59 @@ def _page(
     library_script = _without_addresses(library["maplibre-gl.js"])
     script = "\n" + _library("map.js")
     library_version = re.search(r"maplibre-gl-js/blob/v([\d.]+)/", library["maplibre-gl.js"])
-    title = html.escape(release.certificate.release.name)
+    language, title = release.language, html.escape(release.certificate.release.name)
+    words = map_phrases(language)
+    drawn = "drawn_records" if release.certificate.protects == "record" else "drawn_homes"
+    # What the phrases of the page leave open.
+    values = {
+        "title": title,
+        "drawn": words["page"][drawn],
+        "version": html.escape(version(DISTRIBUTION)),
+        "library_version": library_version.group(1) if library_version else "",
+        "release_version": html.escape(payload.meta["release"]["version"]),
+    }
+    if one_file is not None:
+        values |= {
+            "address": f"{PARTS}/{one_file[0]}",
+            "megabytes": number(f"{one_file[1] / 1e6:.1f}", language),
+        }
+    asks = words["page"]["alone" if one_file is None else "beside_link"]
     return Template(_text("page.html")).substitute(
+        _page_phrases(words, values),
+        language=language,
+        asks=asks.format(**values),
+        phrases=_json_element({"locale": words["locale"], **words["program"]}),
         policy=_policy(library_script, script, fetches=one_file is not None),
         title=title,
-        drawn="homes, workplaces and attributes" if release.certificate.protects == "record" else "homes",
-        version=html.escape(version(DISTRIBUTION)),
-        library_version=library_version.group(1) if library_version else "",
+        version=values["version"],
         licence=html.escape(_without_addresses(library["LICENSE.txt"])).replace("--", "- -"),
         library_style=_without_addresses(library["maplibre-gl.css"]),
         style=_text("map.css"),
-        certificate=certificate_words(release.certificate, signed=is_signed(release.public)),
-        release_version=html.escape(payload.meta["release"]["version"]),
+        certificate=certificate_words(
+            release.certificate, signed=is_signed(release.public), language=language
+        ),
         certificate_sha256=payload.meta["release"]["certificate_sha256"],
-        accuracy=accuracy_words(release.accuracy, release.certificate.policy),
-        asks=_ALONE if one_file is None else _BESIDE.format(PARTS, one_file[0], title, one_file[1] / 1e6),
+        accuracy=accuracy_words(release.accuracy, release.certificate.policy, language),
         data="\n".join(_elements(payload, names or {})),
         library=library_script,
         script=script,
     )
+
+
+def _page_phrases(words: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, str]:
+    """Return the phrases that stand in the page when it is opened, some of which its program has too."""
+    of_page = {
+        name: phrase.format(**values) for name, phrase in words["page"].items() if name != "beside_link"
+    }
+    of_program = {
+        name: html.escape(phrase) for name, phrase in words["program"].items() if isinstance(phrase, str)
+    }
+    return of_program | of_page
+
+
+def _json_element(value: object) -> str:
+    """Return JSON for an element of a page: "<" could end the element."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
 
 
 def _text(name: str) -> str:
@@ -157,8 +195,7 @@ def _text(name: str) -> str:
 
 def _elements(payload: Payload, names: Mapping[str, str], prefix: str = "") -> Iterator[str]:
     """Yield the elements that hold a payload, or say which file beside the page does."""
-    # "<" could end the element that the text stands in.
-    meta = json.dumps(payload.meta, separators=(",", ":")).replace("<", "\\u003c")
+    meta = _json_element(payload.meta)
     yield f'<script type="application/json" id="{prefix}meta">{meta}</script>'
     sections = {
         "arrays": payload.arrays,
@@ -203,20 +240,24 @@ def _policy(*scripts: str, fetches: bool) -> str:
     )
 
 
-def certificate_words(certificate: Certificate, *, signed: bool) -> str:
+def certificate_words(certificate: Certificate, *, signed: bool, language: str = ENGLISH) -> str:
     """Return the certificate in plain words."""
-    records = certificate.user_level.records
+    protected = certificate.presence is not None
+    not_covered, assumed_public = limits_in_words(certificate, language)
     return render(
         "certificate.html",
+        language,
         certificate=certificate,
-        signature=signature_in_words(signed=signed),
-        odds=odds_in_words(certificate),
+        reasons=phrases(language).reasons(certificate),
+        signature=signature_in_words(signed=signed, language=language),
+        odds=odds_in_words(certificate, language),
         paragraphs=(
-            exact_in_words(certificate),
-            presence_in_words(certificate),
-            population_in_words(certificate.population, protected=certificate.presence is not None),
-            policy_in_words(certificate),
+            exact_in_words(certificate, language),
+            presence_in_words(certificate, language),
+            population_in_words(certificate.population, protected=protected, language=language),
+            policy_in_words(certificate, language),
         ),
-        records="one job record" if records == 1 else f"at most {records} job records",
+        not_covered=not_covered,
+        assumed_public=assumed_public,
         short=short_bound,
     )

@@ -16,15 +16,15 @@ from geo_data.od_files import count_columns
 from pipelines.storage.checksums import sha256_of
 from pipelines.views.flows import PAIR
 from pipelines.views.intervals.reading import PosteriorDraws
-from pipelines.views.labels import external_zones, level_words, unit_names
+from pipelines.views.labels import external_zones, level_words, plural, unit_names
 from pipelines.views.maps.backdrop import Backdrop, backdrop_shapes
 from pipelines.views.maps.draws import draw_tables, draws_meta, smallest
 from pipelines.views.maps.shapes import centroid_cells, geojson, level_shapes, ring_places
+from pipelines.views.pages import map_phrases
 from pipelines.views.release import Release
 
 _LEVEL = 7  # of gzip; 9 is 4 % smaller, and takes twelve times as long
 _DEGREE = 1_000_000  # places are whole millionths of a degree, about a tenth of a metre
-_ATTRIBUTES = {"SA": "age", "SE": "earnings", "SI": "industry"}  # of LODES
 # A row of flows takes 3.5 to 8 bytes of a map. Where two bytes a row are too much already, not even the table
 # of flows is made.
 _LEAST_BYTES = 2
@@ -154,22 +154,23 @@ def _payload(
         texts["shapes"][level] = geojson(shapes)
         if not drawn_around:
             arrays[f"area:{level}"] = _areas(shapes, geography.n_units(level))
-    noise, made_by = _noise(release), release.certificate.software.version
+    noise, made_by, language = _noise(release), release.certificate.software.version, release.language
+    made = map_phrases(language)["data"]["made"]
     meta = {
         "levels": [
-            {"id": level, **level_words(level), **({"noise": noise[level]} if level in noise else {})}
+            {"id": level} | level_words(level, language) | ({"noise": noise[level]} if level in noise else {})
             for level in levels
         ],
         "layers": layer_meta,
         "later": [],
-        "left_out": [level_words(level)["many"] for level in release.levels[len(levels) :]],
+        "left_out": [plural(level, language) for level in release.levels[len(levels) :]],
         "counts": _count_groups(release),
         "external_zones": [{name: zone[name] for name in ("unit", "name", "code")} for zone in zones],
         "drawn_around_centroids": drawn_around,
         "degree": _DEGREE,
         "release": {
             "name": release.certificate.release.name,
-            "version": f"made {release.certificate.created} by odsynth {made_by}",
+            "version": made.format(created=release.certificate.created, version=made_by),
             "certificate_sha256": sha256_of(release.public / "certificate.json"),
         },
     }
@@ -204,7 +205,7 @@ def _layers(release: Release, finest: str) -> tuple[dict[str, _Layer], list[dict
         area[most.index] = np.where(real[most], (np.cumsum(real) - 1)[most], -1)
         names = release.names.get(name, np.full(len(real), "", object))
         layers[name] = _Layer(part.codes[real], names[real], area)
-    return layers, [{"id": name, **level_words(name)} for name in layers]
+    return layers, [{"id": name, **level_words(name, release.language)} for name in layers]
 
 
 def _zones(
@@ -261,11 +262,12 @@ def _flow_arrays(flows: pd.DataFrame, n_units: int, counts: list[str]) -> dict[s
 
 def _count_groups(release: Release) -> list[dict[str, Any]]:
     """The counts as a reader chooses among them: all jobs, then attribute by attribute."""
-    words = release.counts
+    words = release.counts_in(release.language)
+    attributes = map_phrases(release.language)["data"]["attributes"]
     groups = {"": ["S000"], **count_columns(release.categories)}
     return [
         {
-            "attribute": _ATTRIBUTES.get(attribute, attribute),
+            "attribute": attributes.get(attribute, attribute),
             "columns": [{"id": column, "words": words[column]} for column in columns],
         }
         for attribute, columns in groups.items()

@@ -2,8 +2,9 @@
 
 import { tableRow, text } from "./dom.js";
 import { DIRECTIONS, DISTANCES } from "./flows.js";
+import { say } from "./phrases.js";
 import { RADIANS } from "./places.js";
-import { numberWith, oneDecimal, share } from "./scale.js";
+import { between, numberWith, oneDecimal, share } from "./scale.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -15,10 +16,12 @@ function svg(name, attributes, ...children) {
 }
 
 function distanceWords(i, unit) {
-  if (i === 0) return `under ${DISTANCES[0]} ${unit}`;
-  if (i === DISTANCES.length) return `${DISTANCES[i - 1]} ${unit} and more`;
+  if (i === 0) return say("distance_first", { far: DISTANCES[0], unit });
+  if (i === DISTANCES.length) return say("distance_last", { near: DISTANCES[i - 1], unit });
   return `${DISTANCES[i - 1]}–${DISTANCES[i]} ${unit}`;
 }
+
+const directionWords = (direction) => say("direction", { which: DIRECTIONS[direction] });
 
 /** A ring sector between two radii, of one eighth of a circle around a direction. */
 function sector(direction, inner, outer) {
@@ -51,13 +54,11 @@ export function drawRose(host, found) {
     });
     const at = (direction * 45 - 90) * RADIANS;
     const place = { x: (radius + 13) * Math.cos(at), y: (radius + 13) * Math.sin(at) + 4 };
-    parts.push(svg("text", place, document.createTextNode(DIRECTIONS[direction])));
+    parts.push(svg("text", place, document.createTextNode(directionWords(direction))));
   });
   const most = Math.max(...sums);
-  const best = DIRECTIONS.filter((_, direction) => sums[direction] === most).join(" and ");
-  const words = most
-    ? `Rose diagram of directions. Most often ${best}, ${share(most, found.placed)} of the jobs with a distance.`
-    : "Rose diagram: no job has a direction.";
+  const best = DIRECTIONS.flatMap((_, direction) => (sums[direction] === most ? [directionWords(direction)] : [])).join(say("and"));
+  const words = most ? say("rose", { directions: best, share: share(most, found.placed) }) : say("rose_of_nobody");
   host.replaceChildren(svg("svg", { viewBox: "-105 -105 210 210", role: "img", "aria-label": words }, ...parts));
 }
 
@@ -75,15 +76,15 @@ export function bar(words, jobs, largest, all, className, ends = null) {
   row.className = "bar";
   const drawn = svg("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" });
   drawn.append(svg("rect", { width: largest > 0 ? (100 * jobs) / largest : 0, height: 10, class: className }));
-  row.append(text("span", words), drawn, text("span", share(jobs, all) + (ends ? ` (${ends.map((end) => oneDecimal.format(100 * end)).join(" to ")})` : "")));
+  row.append(text("span", words), drawn, text("span", share(jobs, all) + (ends ? ` (${between(ends, (end) => oneDecimal.format(100 * end))})` : "")));
   return row;
 }
 
 /** The numbers of both charts, with their intervals where these are known. */
 export function fillRoseTable(table, found, unit, ends) {
-  const head = ["Direction", ...Array.from(found.classes, (_, i) => distanceWords(i, unit))];
+  const head = [say("directions"), ...Array.from(found.classes, (_, i) => distanceWords(i, unit))];
   const rows = found.rose.map((jobs, i) => {
-    const row = tableRow("td", [DIRECTIONS[i], ...Array.from(jobs, () => "")]);
+    const row = tableRow("td", [directionWords(i), ...Array.from(jobs, () => "")]);
     jobs.forEach((n, at) => row.children[1 + at].append(...numberWith(n, ends?.[i][at])));
     return row;
   });

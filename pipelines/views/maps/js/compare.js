@@ -6,8 +6,9 @@ import { added, balanceDraws, commuteDraws, less, partnerDraws, shareDraws } fro
 import { balanceOf, commutes, mapped, sumsOf } from "./flows.js";
 import { FileError } from "./geojson.js";
 import { TOP, areaButton, noIntervals, zonesOfWork } from "./panel.js";
+import { say, sentences, whole } from "./phrases.js";
 import { areaName, capital } from "./places.js";
-import { bracketed, oneDecimal, percent, whole } from "./scale.js";
+import { between, bracketed, oneDecimal, percent } from "./scale.js";
 import { isNoise, partKey, partOfKey, selectionName, selectionOf } from "./selection.js";
 
 /** What is said of a choice, or of the whole region: numbers, and where draws tell what they are in each. */
@@ -18,25 +19,25 @@ function factsOf(data, selection, column) {
   /** @returns {{words: string, value: number, draws: ArrayLike<number> | null, length?: boolean, exact?: boolean}} */
   const row = (words, value, draws, more = {}) => ({ words, value, draws, ...more });
   const flow = { flow: true };
-  const elsewhere = (...numbers) => (data.zonesOfWork.length ? [row(`· work in ${zonesOfWork(data)}`, ...numbers, flow)] : []);
+  const elsewhere = (...numbers) => (data.zonesOfWork.length ? [row(say("work_in_zones", { zones: zonesOfWork(data) }), ...numbers, flow)] : []);
   const lengths = ["work", "home"].flatMap((side) => {
     const { mean, median } = commutes(data, side, whole_, column, 1);
     const draws = commuteDraws(data, side, whole_, column, 1);
     return [
-      row(`Mean commute of those who ${side === "work" ? "work" : "live"} here`, mean, draws?.mean ?? null, { length: true }),
-      row("Median", median, draws?.median ?? null, { length: true }),
+      row(say("mean_commute", { which: side }), mean, draws?.mean ?? null, { length: true }),
+      row(say("median"), median, draws?.median ?? null, { length: true }),
     ];
   });
   return {
-    name: selection ? selectionName(selection, data.finest) : "The whole region",
+    name: selection ? selectionName(selection, data.finest) : say("whole_region"),
     noise: isNoise(whole_),
     rows: [
-      row("Work here", balance.work, null, { exact: true }),
-      row("· come from elsewhere", balance.come, come, flow),
+      row(say("work_here"), balance.work, null, { exact: true }),
+      row(say("come_here"), balance.come, come, flow),
       ...elsewhere(balance.there, there),
-      row("· live here too", balance.stay, stay, flow),
-      row("Live here", balance.live, live),
-      row("· leave for work elsewhere", balance.leave, leave, flow),
+      row(say("live_here_too"), balance.stay, stay, flow),
+      row(say("live_here"), balance.live, live),
+      row(say("leave_here"), balance.leave, leave, flow),
       ...elsewhere(balance.beyond, beyond),
       ...lengths,
     ],
@@ -62,7 +63,7 @@ export function showComparison(data, { side, column, selection, other, unit }) {
   const cell = (value, draws, words, after, className) => {
     const made = text("td", Number.isNaN(value) ? "–" : words(value) + after, className);
     const ends = data.draws?.ends(draws);
-    if (ends) made.append(text("span", ends.map(words).join(" to "), "code"));
+    if (ends) made.append(text("span", between(ends, words), "code"));
     return made;
   };
   const tr = (words, rows, format, after, afterDifference = after) => {
@@ -87,30 +88,29 @@ export function showComparison(data, { side, column, selection, other, unit }) {
     }));
     return tr(capital(words), shares, percent, "\u00a0%", "");
   });
-  byId("comparison-table").replaceChildren(tableRow("th", ["Number", ...facts.map(({ name }) => name), "Difference"]), ...rows, ...profile);
+  byId("comparison-table").replaceChildren(tableRow("th", [say("number_head"), ...facts.map(({ name }) => name), say("difference_head")]), ...rows, ...profile);
   const all = facts.flatMap((each) => each.rows);
   const lacking = data.draws && all.some(({ draws, exact, value }) => !draws && !exact && !Number.isNaN(value));
-  byId("comparison-words").textContent =
-    `Shares are of all workers who ${who === "home" ? "live" : "work"} here; differences of shares are in percentage points.` +
-    (all.some(({ draws }) => draws)
-      ? " Below some numbers: 90 % of the posterior draws of the true number are between these; of means and medians, if commutes between two areas are as long as the released ones."
-      : "") +
-    (lacking ? " Numbers without have none because the draws in this page do not tell these choices or jobs apart, or one of them has nobody there." : "") +
-    (data.draws ? " Jobs by place of work, and shares of them, are public totals, and exact." : "") +
-    (facts.some(({ noise }) => noise) ? " Grey numbers are of flows that are expected to be noise." : "");
+  byId("comparison-words").textContent = sentences(
+    say("comparison_shares", { which: who }),
+    all.some(({ draws }) => draws) && say("comparison_intervals"),
+    lacking && say("comparison_without"),
+    data.draws && say("comparison_exact"),
+    facts.some(({ noise }) => noise) && say("comparison_noise"),
+  );
 }
 
 /** The data of another map, from the text of its file. */
 export async function readOtherMap(file) {
   const page = new DOMParser().parseFromString(await file.text(), "text/html"); // which runs nothing of it
   if (page.querySelector("[data-address]")) {
-    throw new FileError("most of its data lie beside it, on its site. Take “This map as one file” at the end of the page there.");
+    throw new FileError(say("map_in_parts"));
   }
   try {
     const other = await readData(page, true);
     return { ...other, name: other.meta.release?.name ?? page.title, file: file.name };
   } catch {
-    throw new FileError("it is no map that this version of odsynth wrote, or not a whole one.");
+    throw new FileError(say("no_other_map"));
   }
 }
 
@@ -132,10 +132,10 @@ function sameChoice(data, other, selection) {
  */
 export function differencesOf(data, other, { side, selection, level, column }, values, own) {
   const theirs = other.levels.find(({ id }) => id === level.id);
-  if (!theirs) return { problem: `It has no level “${level.one}”.` };
-  if (!(column in other.counts)) return { problem: "It does not count these jobs." };
+  if (!theirs) return { problem: say("no_level", { level: level.one }) };
+  if (!(column in other.counts)) return { problem: say("no_count") };
   const same = selection && sameChoice(data, other, selection);
-  if (selection && !same) return { problem: "It does not have all of the chosen areas." };
+  if (selection && !same) return { problem: say("no_areas") };
   const found = mapped(other, side, same, theirs, column);
   const number = new Map(level.codes.map((code, unit) => [code, unit]));
   const here = (unit) => number.get(theirs.codes[unit]);
@@ -179,7 +179,7 @@ export function showOther(data, other, differences, values, state, choose) {
   byId("other").hidden = !other;
   if (!other) return;
   const { level } = state;
-  byId("other-title").textContent = `Beside ${other.name}`;
+  byId("other-title").textContent = say("beside", { name: other.name });
   const { problem, others, values: by, intervals } = differences;
   byId("other-table").hidden = Boolean(problem);
   byId("other-words").textContent = problem ?? otherWords(data, other, differences, state);
@@ -188,12 +188,12 @@ export function showOther(data, other, differences, values, state, choose) {
   const shown = units.sort((a, b) => Math.abs(by[b]) - Math.abs(by[a])).slice(0, TOP);
   byId("other-table").classList.toggle("of-noise", Boolean(level.noise && state.selection));
   byId("other-table").replaceChildren(
-    tableRow("th", [capital(level.one), "Here", "There", "Difference"]),
+    tableRow("th", [capital(level.one), say("here_head"), say("there_head"), say("difference_head")]),
     ...shown.map((unit) => {
       const row = tableRow("td", ["", whole.format(values[unit]), whole.format(others[unit]), signed(by[unit])]);
       row.cells[0].append(areaButton(level, unit, areaName(level, unit), (event) => choose(unit, event)));
       intervals?.of(unit).forEach((ends, at) =>
-        row.children[1 + at].append(text("span", ends.map(at === 2 ? signed : whole.format).join(" to "), "code")),
+        row.children[1 + at].append(text("span", between(ends, at === 2 ? signed : whole.format), "code")),
       );
       return row;
     }),
@@ -201,26 +201,25 @@ export function showOther(data, other, differences, values, state, choose) {
 }
 
 function otherWords(data, other, { sums: [here, there], beyond, intervals, known }, { level, side, selection, column }) {
-  const gone = beyond ? ` ${whole.format(beyond)} there are in ${level.many} that are not in this map.` : "";
   const [ours, theirs, less_] = intervals?.all ?? [];
-  return (
-    `Counted as the map is coloured: ${whole.format(here)}${bracketed(ours)} here, ${whole.format(there)}${bracketed(theirs)} there ` +
-    `(${signed(here - there)}${less_ ? `: ${less_.map(signed).join(" to ")}` : ""}).${gone} ` +
-    `The ${level.many} that differ most are below; the map shows all. Both are synthetic: a difference of a few jobs may be noise.` +
-    (intervals ? MEANT : whyNoDifferences(data, other, side, selection, column, known))
+  const difference = signed(here - there);
+  return sentences(
+    say("both_counted", {
+      here: whole.format(here) + bracketed(ours),
+      there: whole.format(there) + bracketed(theirs),
+      difference: less_ ? say("difference_interval", { difference, interval: between(less_, signed) }) : difference,
+    }),
+    beyond > 0 && say("areas_gone", { n: beyond, between: level.between }),
+    say("differ_most", { many: level.many }),
+    intervals ? say("difference_intervals") : whyNoDifferences(data, other, side, selection, column, known),
   );
 }
 
-const MEANT =
-  " After and below numbers: 90 % of the posterior draws of the true number are between these; of a difference, if the two releases are of different" +
-  " jobs, as of two years. Of two releases of the same jobs the true difference is 0.";
-
 /** Why differences from another map have no interval. */
 function whyNoDifferences(data, other, side, selection, column, known) {
-  if (data.meta.draws && !data.draws) return " No interval of differences: those of this map are not open.";
-  const without = [[data, "this map"], [other, "the other map"]].filter(([each]) => !each.draws).map(([, words]) => words);
-  if (without.length) return ` No interval of differences: ${without.join(" and ")} ${without.length > 1 ? "were" : "was"} made without posterior draws.`;
-  if (side === "work" && !selection) return " Jobs by place of work are public totals of each release, and exact.";
-  const [lacking, where] = known ? [other, "the other map"] : [data, "this page"];
-  return noIntervals(lacking, column, Boolean(selection), "differences", where);
+  if (data.meta.draws && !data.draws) return say("differences_closed");
+  if (!data.draws || !other.draws) return say("differences_without", { which: data.draws ? "other" : other.draws ? "this" : "both" });
+  if (side === "work" && !selection) return say("public_totals_of_each");
+  const [lacking, page] = known ? [other, say("draws_there")] : [data, say("draws_here")];
+  return noIntervals(lacking, column, Boolean(selection), say("of_differences"), page);
 }

@@ -3,6 +3,7 @@
 
 import { byId } from "./dom.js";
 import { Draws } from "./draws.js";
+import { numberFormat, say } from "./phrases.js";
 
 export const EVERYBODY = "S000"; // the column that counts all jobs
 
@@ -95,14 +96,16 @@ export async function unpack(page, id, tell) {
   } finally {
     patience.end();
   }
-  if (patience.signal.aborted) throw new FetchError(`nothing more came for a minute, after ${megabytes(read, sizeOf(element))}`);
-  if (!answer) throw new FetchError("the site did not answer");
-  if (!answer.ok) throw new FetchError(`the site answered ${answer.status}`);
+  if (patience.signal.aborted) throw new FetchError(say("nothing_came", { megabytes: megabytes(read, sizeOf(element)) }));
+  if (!answer) throw new FetchError(say("no_answer"));
+  if (!answer.ok) throw new FetchError(say("answered", { status: String(answer.status) }));
   const all = sizeOf(element);
-  throw new FetchError(read < all ? `${megabytes(read, all)} came` : "what came is not what the page names");
+  throw new FetchError(read < all ? say("came", { megabytes: megabytes(read, all) }) : say("came_wrong"));
 }
 
-export const megabytes = (n, of) => `${(n / 1e6).toFixed(1)} of ${(of / 1e6).toFixed(1)} MB`;
+const oneDecimal = numberFormat({ minimumFractionDigits: 1, maximumFractionDigits: 1 });
+export const inMegabytes = (bytes) => oneDecimal.format(bytes / 1e6);
+export const megabytes = (n, of) => say("megabytes", { read: inMegabytes(n), all: inMegabytes(of) });
 
 const readTexts = async (page, id, tell) => JSON.parse(new TextDecoder().decode(await unpack(page, id, tell)));
 

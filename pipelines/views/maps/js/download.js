@@ -2,7 +2,8 @@
 
 import { byId } from "./dom.js";
 import { flowIntervals } from "./draws.js";
-import { NOTE, pointFeature } from "./mapview.js";
+import { pointFeature } from "./mapview.js";
+import { say } from "./phrases.js";
 import { colour } from "./scale.js";
 import { isArea, partKey, partName } from "./selection.js";
 
@@ -10,7 +11,7 @@ import { isArea, partKey, partName } from "./selection.js";
 export function sourceOf(data, { selection, column }, other = null) {
   const { name, version, certificate_sha256 } = data.meta.release;
   return {
-    synthetic: NOTE,
+    synthetic: say("note"),
     release: name,
     version,
     certificate_sha256,
@@ -48,7 +49,7 @@ export function areaRows(state, shown) {
   return Array.from(level.codes, (_, unit) => {
     const zone = level.externalZones.get(unit);
     return {
-      level: zone ? "external zone" : level.id,
+      level: zone ? say("external_zone") : level.id,
       code: zone?.code ?? level.codes[unit],
       name: zone?.name ?? level.names[unit] ?? "",
       ...Object.fromEntries([...columns, ...ends].map(([name, values]) => [name, values[unit]])),
@@ -69,7 +70,7 @@ export function endsOfFlows(data, { level, selection, column }, { intervals }, f
 export function flowRows({ level, selection }, flows, ends) {
   const end = (word, unit) =>
     unit === null
-      ? { [`${word}_code`]: "", [`${word}_name`]: `chosen: ${selection.parts.map(partName).join("; ")}` }
+      ? { [`${word}_code`]: "", [`${word}_name`]: say("chosen_end", { parts: selection.parts.map(partName).join("; ") }) }
       : {
           [`${word}_code`]: level.externalZones.get(unit)?.code ?? level.codes[unit],
           [`${word}_name`]: level.externalZones.get(unit)?.name ?? level.names[unit] ?? "",
@@ -115,7 +116,7 @@ export function pictureOf(map, source, attribution) {
   // Words and swatches go on in the next line where there is no room.
   const pieces = entries.map((item) => ({ words: item.textContent, fill: item.querySelector("i").style.backgroundColor }));
   const titles = [source.release, source.chosen, byId("legend-title").textContent, source.counted, source.other_map].filter(Boolean);
-  const notes = [NOTE, source.release, source.version, `certificate SHA-256 ${source.certificate_sha256}`];
+  const notes = [source.synthetic, source.release, source.version, `certificate SHA-256 ${source.certificate_sha256}`];
   if (attribution) notes.push(attribution);
   const rows = [[]];
   const plain = (lines) => lines.map((words) => ({ words, fill: null }));
@@ -133,7 +134,7 @@ export function pictureOf(map, source, attribution) {
     rows.push([]);
   }
   rows.pop();
-  const below = rows.findIndex((row) => row[0].words === NOTE);
+  const below = rows.findIndex((row) => row[0].words === source.synthetic);
   const top = below * line + margin;
   canvas.height = drawn.height + rows.length * line + 2 * margin;
   Object.assign(context, { font, textBaseline: "middle", fillStyle: colour("paper") });

@@ -1,5 +1,6 @@
 // A file of polygons that a reader opens: GeoJSON, of which only the outlines are used. It stays in the browser.
 
+import { say } from "./phrases.js";
 import { extentOf } from "./places.js";
 import { unitsInside } from "./selection.js";
 
@@ -19,11 +20,11 @@ function ringsOfGeojson(words, middle) {
   try {
     content = JSON.parse(words);
   } catch {
-    throw new FileError("it is not JSON. Take a GeoJSON file.");
+    throw new FileError(say("not_json"));
   }
   const crs = JSON.stringify(content?.crs ?? "");
   if (content?.crs && !/CRS84|4326|4269/.test(crs)) {
-    throw new FileError("its coordinates are of another reference system. Write it in longitude and latitude (EPSG:4326).");
+    throw new FileError(say("wrong_system"));
   }
   const rings = [];
   const visit = (part) => {
@@ -37,24 +38,24 @@ function ringsOfGeojson(words, middle) {
     const isPlace = (place) => Array.isArray(place) && place.slice(0, 2).length === 2 && place.slice(0, 2).every(Number.isFinite);
     const isRing = (ring) => Array.isArray(ring) && ring.length > 3 && ring.every(isPlace);
     if (!Array.isArray(polygon) || !polygon.every(isRing)) {
-      throw new FileError("a polygon has a ring that is no list of four or more [longitude, latitude].");
+      throw new FileError(say("wrong_ring"));
     }
     if (polygon.flat().some(([x, y]) => Math.abs(x) > 360 || Math.abs(y) > 90)) {
-      throw new FileError("its coordinates are not degrees. Write it in longitude and latitude (EPSG:4326).");
+      throw new FileError(say("not_degrees"));
     }
     rings.push(...polygon.map((ring) => ring.map(([x, y]) => [x - 360 * Math.floor((x - middle + 180) / 360), y])));
   };
   visit(content);
-  if (!rings.length) throw new FileError("there is no polygon in it. Take a GeoJSON file with a Polygon or MultiPolygon.");
+  if (!rings.length) throw new FileError(say("no_polygon"));
   return rings;
 }
 
 /** The part of a selection that a file stands for. */
 export async function partOfFile(data, file) {
-  if (file.size > MOST_BYTES) throw new FileError("it is larger than 20 MB. Simplify its outlines.");
+  if (file.size > MOST_BYTES) throw new FileError(say("too_large"));
   const [[west], [east]] = extentOf(data);
   const rings = ringsOfGeojson(await file.text(), (west + east) / 2);
   const units = unitsInside(data, rings);
-  if (!units.length) throw new FileError(`no centroid of a ${data.finest.one} of this map is inside its polygons.`);
+  if (!units.length) throw new FileError(say("file_empty", { one: data.finest.one }));
   return { kind: "file", name: file.name, units, rings };
 }

@@ -3,6 +3,7 @@
 
 import { FetchError, megabytes } from "./data.js";
 import { byId, text } from "./dom.js";
+import { say } from "./phrases.js";
 import { capital } from "./places.js";
 
 export class Later {
@@ -29,7 +30,7 @@ export class Later {
     const [label, words, bar] = ["label", "span", "progress"].map((name) => text(name, ""));
     const tell = (n) => {
       bar.value = n / this.#all;
-      words.textContent = `Opening ${this.#what}: ${megabytes(n, this.#all)} `;
+      words.textContent = `${say("opening", { what: this.#what, megabytes: megabytes(n, this.#all) })} `;
     };
     tell(0);
     label.append(words, bar);
@@ -49,9 +50,9 @@ export class Later {
 
   #failed(why) {
     this.#reading = null;
-    const words = text("span", `${capital(this.#what)} were not opened: ${why}. Nothing of them is shown. `, "warning");
+    const words = text("span", `${say("not_opened", { what: capital(this.#what), why })} `, "warning");
     words.role = "alert";
-    const button = text("button", "Try again");
+    const button = text("button", say("try_again"));
     button.type = "button";
     button.addEventListener("click", () => {
       this.#row.focus();

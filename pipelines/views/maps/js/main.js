@@ -3,7 +3,7 @@
 import { addressOf, needsMore, readAddress } from "./address.js";
 import { MOST_TOGETHER, clusteredFlows } from "./clusters.js";
 import { differencesOf, readOtherMap, showComparison, showOther, wholeRegion } from "./compare.js";
-import { EVERYBODY, isBeside, readBackdrop, readData, setDraws, sizeOf, unpack, wholeSize } from "./data.js";
+import { EVERYBODY, inMegabytes, isBeside, readBackdrop, readData, setDraws, sizeOf, unpack, wholeSize } from "./data.js";
 import { byId, text, wantsMore } from "./dom.js";
 import {
   FLOW_COLUMNS,
@@ -39,8 +39,9 @@ import {
   showTop,
   zonesOfWork,
 } from "./panel.js";
+import { say } from "./phrases.js";
 import { areaCode, areaName, capital } from "./places.js";
-import { UNITS, bracketed, classBreaks, differenceBreaks, fromSlider, isUneven, toSlider, whole } from "./scale.js";
+import { UNITS, bracketed, classBreaks, differenceBreaks, fromSlider, isUneven, toSlider } from "./scale.js";
 import { SearchField } from "./search.js";
 import { partKey, partOfKey, selectionCode, selectionName, selectionOf } from "./selection.js";
 import { Tools } from "./tools.js";
@@ -74,7 +75,7 @@ const finer = data.meta.later.length
   ? new Later(data.meta.later.at(-1).many, wholeSize(), async (tell) => take(await readData(document, true, tell)))
   : null;
 const intervals = data.meta.draws?.later
-  ? new Later("intervals", sizeOf(byId("draws")), async (tell) => takeDraws(await unpack(document, "draws", tell)))
+  ? new Later(say("intervals"), sizeOf(byId("draws")), async (tell) => takeDraws(await unpack(document, "draws", tell)))
   : null;
 
 /** Whether all levels are here, once that is known; where they could not be fetched, the reader may have `again` done. */
@@ -173,7 +174,7 @@ async function follow(address) {
   byId("unit").value = state.unit.id;
   tools.stop();
   render();
-  if (missing) tools.say(`${missing} of the areas in the link ${missing === 1 ? "is" : "are"} not in this map.`, true);
+  if (missing) tools.say(say("not_in_map", { n: missing }), true);
   if (camera) view?.setCamera(camera);
   clearTimeout(waitingToKeep); // it is no step
   history.replaceState(history.state, "", addressOf(state, view?.camera));
@@ -212,32 +213,35 @@ const tell = {
       const { values, between } = shown;
       const [come, leave] = between ? [between.come, between.leave] : [values, values];
       const { values: own, come: comeEnds = own, leave: leaveEnds = own } = shown.intervals;
-      const line = (n, ends, words) => text("div", `${whole.format(n)}${bracketed(ends?.(unit))} ${words}`);
-      if (side !== "home") box.append(line(come[unit], comeEnds, "of the chosen workers live here"));
-      if (side !== "work") box.append(line(leave[unit], leaveEnds, "of the chosen residents work here"));
+      const number = (n, ends) => ({ n: n[unit], interval: bracketed(ends?.(unit)) });
+      if (side !== "home") box.append(text("div", say("chosen_live_here", number(come, comeEnds))));
+      if (side !== "work") box.append(text("div", say("chosen_work_here", number(leave, leaveEnds))));
     }
-    const jobs = (place) => whole.format(shown.totals[place](level, column)[unit]);
+    const jobs = (place) => shown.totals[place](level, column)[unit];
     shown.residents ??= partnerDraws(data, "home", null, level, column).values ?? [];
     const ends = data.draws?.ends(shown.residents[unit]);
-    box.append(text("div", `${jobs("home")} workers live here${bracketed(ends)}`), text("div", `${jobs("work")} jobs are here`));
+    box.append(text("div", say("workers_here", { n: jobs("home"), interval: bracketed(ends) })), text("div", say("jobs_here", { n: jobs("work") })));
     return counted(box);
   },
   flow({ home, work, jobs, n }) {
     const { level, selection } = state;
     const { cells } = shown;
-    const end = (word, unit) => {
+    const end = (name, unit) => {
+      const words = (area) => (name === "from" ? say("from", { area }) : say("to", { area }));
       const own = unit === null || unit === undefined;
       if (!own && cells) {
         const { unit: largest, n: all } = cells[unit];
-        return text("div", `${word} ${areaName(level, largest)}${all > 1 ? ` and ${all - 1} near it` : ""}`);
+        const area = areaName(level, largest);
+        return text("div", words(all > 1 ? say("and_near", { area, n: all - 1 }) : area));
       }
-      const line = text("div", `${word} ${own ? selectionName(selection, data.finest) : areaName(level, unit)}`);
+      const line = text("div", words(own ? selectionName(selection, data.finest) : areaName(level, unit)));
       line.append(text("span", own ? selectionCode(selection) : areaCode(level, unit), "code"));
       return line;
     };
     const box = text("div", "");
-    const flows = n > 1 ? ` in ${whole.format(n)} flows` : "";
-    box.append(text("strong", `${whole.format(jobs)} ${jobs === 1 ? "job" : "jobs"}${flows}${bracketed(cells ? null : endsOfLine(home, work))}`));
+    const number = say("n_jobs", { n: jobs });
+    const words = n > 1 ? say("in_flows", { jobs: number, n }) : number;
+    box.append(text("strong", words + bracketed(cells ? null : endsOfLine(home, work))));
     box.append(end("from", home), end("to", work));
     return counted(box);
   },
@@ -330,7 +334,7 @@ function renderFlows() {
   const together = chosen.length > MOST_LINES && view ? clusteredFlows(chosen, state.level, view.map.getZoom()) : null;
   const drawn = together ? together.flows.slice(0, MOST_TOGETHER) : [...chosen];
   Object.assign(shown, { drawn: chosen, cells: together?.cells, endsOfLines: null });
-  byId("threshold").setAttribute("aria-valuetext", `at least ${threshold} jobs`);
+  byId("threshold").setAttribute("aria-valuetext", say("at_least", { n: threshold }));
   const widest = together ? (drawn[0]?.jobs ?? 1) : largest;
   showFlowWords(state, shown.drawable, drawn, threshold, { chosen, together }, zonesOfWork(data));
   showFlowLegend(state, drawn, widest);
@@ -396,7 +400,7 @@ function listen() {
   byId("keep").addEventListener("click", () => {
     state.other = state.selection;
     render();
-    tools.say("Kept: choose again, and both are compared below.");
+    tools.say(say("kept"));
   });
   byId("swap").addEventListener("click", () => {
     const { other } = state;
@@ -450,9 +454,9 @@ function listen() {
     keep();
     try {
       await navigator.clipboard.writeText(location.href);
-      tools.say("The link is copied.");
+      tools.say(say("copied"));
     } catch {
-      tools.say("This browser does not copy it here: the link is the page's address.");
+      tools.say(say("not_copied"));
     }
   });
   window.addEventListener("popstate", () => {
@@ -482,7 +486,7 @@ function listen() {
   byId("fold").addEventListener("click", () => {
     const folded = document.body.classList.toggle("folded");
     byId("fold").setAttribute("aria-expanded", !folded);
-    byId("fold").textContent = folded ? "Show panel" : "Hide panel";
+    byId("fold").textContent = folded ? say("show_panel") : say("hide_panel");
     view?.map.resize();
   });
   document.addEventListener("keydown", (event) => {
@@ -517,6 +521,6 @@ document.documentElement.dataset.ready = String(Math.round(performance.now()));
 if (more) await follow(link);
 if (intervals && !isBeside(byId("draws"))) openIntervals();
 else if (intervals) {
-  byId("open-intervals").textContent = `Show intervals (${(sizeOf(byId("draws")) / 1e6).toFixed(1)} MB)`;
+  byId("open-intervals").textContent = say("show_intervals_of", { megabytes: inMegabytes(sizeOf(byId("draws"))) });
   byId("open-intervals").hidden = false;
 }

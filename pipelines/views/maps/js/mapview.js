@@ -6,11 +6,11 @@ import { EVERYBODY } from "./data.js";
 import { byId, text } from "./dom.js";
 import { totalsOf } from "./flows.js";
 import { labelFeatures } from "./labels.js";
+import { say } from "./phrases.js";
 import { RADIANS, areaName, extentOf, placeOf } from "./places.js";
 import { classOf, colour, differenceColour, largestInside, lineWidth, rampColours } from "./scale.js";
 
 const NOTHING = { type: "FeatureCollection", features: [] };
-export const NOTE = "Synthetic workers, not real people";
 
 const READ = { willReadFrequently: true }; // not drawn by the graphics card, from which reading takes a while
 
@@ -87,7 +87,7 @@ function paddingOf(data) {
 
 /** What always stands on the map, as markup, which the library takes it for. */
 function attributions({ meta: { attribution } }) {
-  return [NOTE, ...(attribution ? [text("span", attribution).innerHTML] : [])];
+  return [say("note"), ...(attribution ? [text("span", attribution).innerHTML] : [])];
 }
 
 export class MapView {
@@ -116,7 +116,13 @@ export class MapView {
       fadeDuration: 0,
       // Without it browsers print an empty map.
       canvasContextAttributes: { preserveDrawingBuffer: true },
-      locale: { "Map.Title": "Map. Arrow keys move it, plus and minus zoom; choose areas by the search field." },
+      locale: {
+        "Map.Title": say("map_keys"),
+        "NavigationControl.ZoomIn": say("zoom_in"),
+        "NavigationControl.ZoomOut": say("zoom_out"),
+        "NavigationControl.ResetBearing": say("reset_north"),
+        "AttributionControl.ToggleAttribution": say("toggle_attribution"),
+      },
     });
     this.map.addControl(new maplibregl.NavigationControl({ visualizePitch: false }), "top-right");
     this.scale = new maplibregl.ScaleControl({ maxWidth: 120 });

@@ -1,5 +1,7 @@
 // Areas and the way between two of them.
 
+import { say } from "./phrases.js";
+
 /** Units of the finest level that a unit of a level holds: [first, end). */
 export function rangeOf(level, unit) {
   return [level.starts[unit], level.starts[unit + 1] ?? level.unitOf.length];
@@ -14,7 +16,7 @@ export function readable(level, code) {
 
 export const capital = (words) => words.charAt(0).toUpperCase() + words.slice(1);
 const codeWords = (level, unit) => `${capital(level.one)} ${readable(level, level.codes[unit])}`;
-const zoneWords = ({ code }) => `External zone ${code}`;
+const zoneWords = ({ code }) => say("external_zone_code", { code });
 /** What an area is called: its name, or else its code. */
 export function areaName(level, unit) {
   const zone = level.externalZones.get(unit);

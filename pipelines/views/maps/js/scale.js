@@ -1,6 +1,7 @@
 // Numbers and classes as a reader sees them.
 
 import { text } from "./dom.js";
+import { numberFormat, say, whole } from "./phrases.js";
 
 export const UNITS = { km: { id: "km", km: 1 }, mi: { id: "mi", km: 1.609344 } };
 
@@ -9,12 +10,11 @@ const CUTS = [0.2, 0.4, 0.6, 0.8, 0.95];
 
 const LINE_WIDTHS = [0.7, 6]; // of the smallest conceivable flow and of the largest
 
-export const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
-export const oneDecimal = new Intl.NumberFormat("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
-export const twoDecimals = new Intl.NumberFormat("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+export const oneDecimal = numberFormat({ minimumFractionDigits: 1, maximumFractionDigits: 1 });
+export const twoDecimals = numberFormat({ minimumFractionDigits: 2, maximumFractionDigits: 2 });
 
 /** A part of one, without its sign. */
-export const percent = (part) => (part > 0 && part < 0.001 ? "<0.1" : oneDecimal.format(100 * part));
+export const percent = (part) => (part > 0 && part < 0.001 ? `<${oneDecimal.format(0.1)}` : oneDecimal.format(100 * part));
 export const share = (part, all) => `${percent(all > 0 ? part / all : 0)}\u00a0%`;
 
 /**
@@ -65,10 +65,10 @@ export function classWords(breaks, largest) {
 
 /** The same of densities, whose classes have their ends in common. The last end is rounded up: it holds the largest. */
 export function densityWords(breaks, largest) {
-  const number = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 2 });
+  const number = numberFormat({ maximumSignificantDigits: 2 });
   const unit = 10 ** (Math.floor(Math.log10(largest)) - 1);
   const ends = largest > 0 ? [...breaks, Math.ceil(largest / unit) * unit] : [];
-  return ends.map((end, i) => (i ? `${number.format(ends[i - 1])}–${number.format(end)}` : `up to ${number.format(end)}`));
+  return ends.map((end, i) => (i ? `${number.format(ends[i - 1])}–${number.format(end)}` : say("up_to", { end: number.format(end) })));
 }
 
 /** The page's colours are in its style sheet, once, for both themes. */
@@ -107,7 +107,7 @@ export function differenceWords(breaks, values) {
     const words = starts.map((start, i) => {
       const end = i < starts.length - 1 ? starts[i + 1] - 1 : largest;
       const range = end === start ? whole.format(start) : `${whole.format(start)}–${whole.format(end)}`;
-      return [sign * start, `${range} ${sign > 0 ? "more" : "fewer"} here`];
+      return [sign * start, sign > 0 ? say("more_here", { range }) : say("fewer_here", { range })];
     });
     return sign > 0 ? words : words.reverse();
   });
@@ -123,6 +123,9 @@ export const toSlider = (value, largest) => (largest > 1 ? (100 * Math.log(value
 /** A number, and below it its interval where it has one. */
 export const numberWith = (number, ends) => [whole.format(number), ...(ends ? [text("span", intervalWords(ends), "code")] : [])];
 
-export const intervalWords = (ends) => (ends ? ends.map(whole.format).join(" to ") : "");
+/** Both ends of an interval, written by `format`. */
+export const between = ([low, high], format = whole.format) => say("interval", { low: format(low), high: format(high) });
+
+export const intervalWords = (ends) => (ends ? between(ends) : "");
 
 export const bracketed = (ends) => (ends ? ` (${intervalWords(ends)})` : "");

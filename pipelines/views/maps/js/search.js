@@ -1,11 +1,10 @@
 // Finding an area by its code or its name, and the list of what was found.
 
 import { byId, text, wantsMore } from "./dom.js";
+import { say } from "./phrases.js";
 import { areaCode, areaName } from "./places.js";
 
 const MOST_FOUND = 20;
-const NOT_FOUND = "No area of this map has such a code or name.";
-const SEVERAL = "Several areas have this in their name or code: type more, or choose one of the list.";
 
 // What is compared. Spaces and capitals do not count; in names, neither do accents and punctuation.
 const plainCode = (words) => words.replace(/\s/g, "").toLowerCase();
@@ -35,7 +34,7 @@ function search(data, typed) {
   const byCode = new Set();
   // An external zone is the same at all levels, and found once.
   const levels = [...data.levels, ...data.layers];
-  const groups = [...levels.map((level) => [level, level.one, false]), [data.levels[0], "external zone", true]];
+  const groups = [...levels.map((level) => [level, level.one, false]), [data.levels[0], say("external_zone"), true]];
   for (const [level, kind, ofZones] of groups) {
     const { codes, names } = plainTexts(level);
     const own = plainWords(kind);
@@ -86,8 +85,8 @@ export class SearchField {
   constructor(data, choose, whole) {
     [this.#data, this.#choose, this.#whole] = [data, choose, whole];
     if (data.externalZones.size || [...data.levels, ...data.layers].some(({ names }) => names.length)) {
-      byId("search-label").textContent = "Find an area by its name or code";
-      this.#field.placeholder = "a name, or first digits of a code";
+      byId("search-label").textContent = say("search_name");
+      this.#field.placeholder = say("search_letters");
     }
     this.#field.addEventListener("input", () => {
       const { areas } = this.#look();
@@ -121,7 +120,7 @@ export class SearchField {
 
   #look() {
     const { areas, sure } = search(this.#data, this.#field.value);
-    this.#say(areas.length || !this.#field.value.trim() ? "" : NOT_FOUND);
+    this.#say(areas.length || !this.#field.value.trim() ? "" : say("not_found"));
     this.#show(areas);
     return { areas, sure };
   }
@@ -134,7 +133,7 @@ export class SearchField {
       return;
     }
     if (sure) return this.#choose(areas[0], add);
-    this.#say(areas.length ? SEVERAL : NOT_FOUND);
+    this.#say(areas.length ? say("several_found") : say("not_found"));
     this.#field.focus(); // the list closes without it
   }
 
@@ -149,7 +148,7 @@ export class SearchField {
       ...areas.map(({ level, unit }, at) => {
         const option = text("li", areaName(level, unit));
         option.append(text("span", areaCode(level, unit), "code"));
-        const more = text("span", "+ add", "add"); // as Shift and Enter do
+        const more = text("span", say("add_found"), "add"); // as Shift and Enter do
         more.ariaHidden = "true";
         option.prepend(more);
         option.setAttribute("role", "option");

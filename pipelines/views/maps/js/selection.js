@@ -5,8 +5,8 @@
 // {kind: "circle", at: [longitude, latitude], km} and {kind: "file", name, units, rings}. Rings are lists of
 // [longitude, latitude]; a place is inside where it is inside an odd number of them.
 
+import { numberFormat, say, whole } from "./phrases.js";
 import { EQUATOR_KM, RADIANS, addToBox, areaCode, areaName, distanceKm, emptyBox, placeOf, rangeOf } from "./places.js";
-import { whole } from "./scale.js";
 
 /** Whether a place is inside an odd number of rings. */
 function insideRings(rings, x, y) {
@@ -55,12 +55,14 @@ export function unitsOf(data, part) {
 export const isArea = ({ kind }) => kind === "area" || kind === "layer";
 const degreesWords = ([x, y]) => `${y.toFixed(4)}, ${x.toFixed(4)}`;
 
+const upToTwo = numberFormat({ maximumFractionDigits: 2, useGrouping: false });
+
 /** What a part is called. */
 export function partName(part) {
   if (isArea(part)) return areaName(part.level, part.unit);
-  if (part.kind === "outline") return "Drawn outline";
+  if (part.kind === "outline") return say("outline");
   if (part.kind === "file") return part.name;
-  return `${+part.km.toFixed(2)} km around ${degreesWords(part.at)}`;
+  return say("circle", { km: upToTwo.format(part.km), place: degreesWords(part.at) });
 }
 
 /** The same in short, and the same for the same part: what stands in the address. */
@@ -218,11 +220,14 @@ export function selectionOf(data, parts) {
   return different.size ? new Selection(data, [...different.values()]) : null;
 }
 
+/** So many areas of a level, in words. */
+export const numberOf = (n, { one, many }) => `${whole.format(n)} ${n === 1 ? one : many}`;
+
 /** What a selection is called. */
 export function selectionName({ parts, size }, finest) {
   if (parts.length === 1) return partName(parts[0]);
   const areas = parts.every(isArea);
-  return areas ? `${whole.format(parts.length)} areas` : `${whole.format(size)} ${size === 1 ? finest.one : finest.many}`;
+  return areas ? say("n_areas", { n: parts.length }) : numberOf(size, finest);
 }
 
 /** The code that stands beside its name. */
@@ -232,14 +237,13 @@ export const selectionCode = ({ parts }) => (parts.length === 1 && isArea(parts[
 export function countsWords(selection, data) {
   const cut = selection.parts.filter((part) => part.kind !== "area");
   if (!cut.length) return "";
-  const { one, many } = data.finest;
-  const n = `${whole.format(selection.size)} ${selection.size === 1 ? one : many}`;
+  const { many } = data.finest;
   const rules = [];
   if (cut.some(({ kind }) => kind === "layer")) {
-    rules.push(data.meta.left_out.length ? `${many} most of whose blocks are in it` : `its ${many}`);
+    rules.push(data.meta.left_out.length ? say("rule_blocks", { many }) : say("rule_own", { many }));
   }
-  if (cut.some(({ kind }) => kind !== "layer")) rules.push(`${many} whose centroid is inside`);
-  return `Counted: ${n}. An area that is no level of this map, or an outline, counts ${rules.join(" or ")}.`;
+  if (cut.some(({ kind }) => kind !== "layer")) rules.push(say("rule_inside", { many }));
+  return say("counted_areas", { areas: numberOf(selection.size, data.finest), rules: rules.join(say("or")) });
 }
 
 /** A circle as a ring of 72 corners. */

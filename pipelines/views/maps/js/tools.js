@@ -2,6 +2,7 @@
 
 import { byId, text } from "./dom.js";
 import { FileError, partOfFile } from "./geojson.js";
+import { say } from "./phrases.js";
 import { partKey, partName, partOfKey, unitsOf } from "./selection.js";
 
 /** The buttons below the search field. `choose(part, add)` is called with what they find. */
@@ -22,8 +23,7 @@ export class Tools {
     byId("file").addEventListener("change", () => this.#open(byId("file").files[0]));
     byId("drawing-tools").hidden = !view; // the others work without a map
     byId("around-place").hidden = !view;
-    byId("which-inside").textContent =
-      `An outline, a radius or a file chooses the ${(data.meta.later.at(-1) ?? data.finest).many} whose centroid is inside.`;
+    byId("which-inside").textContent = say("which_inside", { many: (data.meta.later.at(-1) ?? data.finest).many });
     document.addEventListener("keydown", (event) => {
       const busy = this.#corners || this.#view?.tool;
       if (event.key === "Escape" && busy) {
@@ -48,7 +48,7 @@ export class Tools {
       const item = text("li", partName(part));
       const button = text("button", "×");
       button.type = "button";
-      button.ariaLabel = `Remove ${partName(part)}`;
+      button.ariaLabel = say("remove", { area: partName(part) });
       button.addEventListener("click", () => {
         remove(part);
         const others = [...byId("chips").querySelectorAll("button")];
@@ -66,7 +66,7 @@ export class Tools {
     this.#corners = null;
     this.#view?.setTool(null);
     byId("drawing-cancel").hidden = true;
-    byId("draw").textContent = "Draw an outline";
+    byId("draw").textContent = say("draw");
     this.say("");
   }
 
@@ -84,30 +84,30 @@ export class Tools {
   }
 
   #draw() {
-    this.#begin("Click or tap the corners of the outline on the map, then Finish. Escape cancels.", (place) => {
+    this.#begin(say("draw_how"), (place) => {
       // The second click of a double click, which finishes, is at the same place.
       if (this.#corners.at(-1)?.join() !== place.join()) this.#corners.push(place);
       this.#view.showDrawing(this.#corners);
     });
     this.#corners = [];
-    byId("draw").textContent = "Finish";
+    byId("draw").textContent = say("finish");
   }
 
   #finish() {
     const rings = [this.#corners];
-    if (rings[0].length < 3) return this.say("An outline needs three corners or more.", true);
+    if (rings[0].length < 3) return this.say(say("three_corners"), true);
     this.stop();
     this.#take({ kind: "outline", rings });
   }
 
   #aim() {
-    if (this.#radius()) this.#begin("Click or tap the middle of the circle on the map. Escape cancels.", (at) => this.#around(at));
+    if (this.#radius()) this.#begin(say("aim_how"), (at) => this.#around(at));
   }
 
   #radius() {
     const km = byId("radius").valueAsNumber;
     if (km > 0) return km;
-    this.say("The radius has to be a number of km above 0.", true);
+    this.say(say("radius_wrong"), true);
     return null;
   }
 
@@ -136,6 +136,6 @@ export class Tools {
     if (!(await this.#whole(() => this.#take(part)))) return;
     const rounded = partOfKey(this.#data, partKey(part));
     if (unitsOf(this.#data, rounded).length) return this.#choose(rounded, byId("add").checked);
-    this.say(`No centroid of a ${this.#data.finest.one} is inside.`, true);
+    this.say(say("nothing_inside", { one: this.#data.finest.one }), true);
   }
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from click.testing import CliRunner
 from pmtiles.reader import MmapSource, all_tiles
 
 import pipelines
+from helpers import german_copy
 from pipelines.cli.main import main
 from pipelines.release.accuracy import ACCURACY_FILE
 from pipelines.release.polygons import polygon_file
@@ -67,6 +69,26 @@ def test_a_release_that_may_not_be_published_says_so(public: Path, tmp_path: Pat
     open_release(copy).export(["csv", "kepler"])
     assert "NOT FOR RELEASE: the run was seeded." in (tmp_path / "exports/csv/README.txt").read_text()
     assert '"description":"NOT FOR RELEASE. ' in (tmp_path / "exports/kepler/kepler.gl.json").read_text()
+
+
+ENGLISH_WORDS = re.compile(r"\b(the|of|and|is|are|with|by|jobs|homes|workers)\b")
+
+
+def test_exports_of_a_german_release_are_german(zoned_release: Release, tmp_path: Path) -> None:
+    release = open_release(german_copy(zoned_release.public, tmp_path))
+    made = release.export([*FORMATS])
+    for name, paths in made.items():
+        (readme,) = (path.read_text(encoding="utf-8") for path in paths if path.name == "README.txt")
+        said, files = readme.split("\nDateien:\n")
+        said = said.replace(release.certificate.release.name, "")
+        assert not ENGLISH_WORDS.findall(said), name
+        assert "SYNTHETISCHE" in said
+        assert ("Alter bis 29 Jahre" in files) == (name != "flowmap")
+    (columns,) = tmp_path.glob("exports/csv/*flows*-metadata.json")
+    described = json.loads(columns.read_text(encoding="utf-8"))
+    assert described["@context"][1] == {"@language": "de"}
+    meanings = [column["dc:description"] for column in described["tableSchema"]["columns"]]
+    assert meanings[0] == "Code der Zone (Zählbezirk des Arbeitsorts), Text"
 
 
 def test_nothing_is_overwritten(public: Path, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ import pipelines
 from geo_data.lodes import LODES_COLUMNS
 from pipelines.views.exports.lodes import _remarks, write_lodes
 from pipelines.views.exports.source import Source
+from pipelines.views.pages import phrases
 from pipelines.views.release import open_release
 
 Exporter = Callable[..., tuple[Path, Source]]
@@ -122,6 +123,7 @@ def test_without_lodes_categories(british_exports: Path) -> None:
     alike: Any = SimpleNamespace(
         release=SimpleNamespace(rows={"main": None}, geography=SimpleNamespace(external_workplaces={})),
         counts=["S000", "SA01", "SEX_f", "SIZE_1"],
+        say=phrases("en"),
     )
     assert _remarks(alike, {})[-1].endswith("LODES does not have: SEX_f, SIZE_1.")
 

@@ -18,6 +18,7 @@ from pipelines import open_release
 from pipelines.views.exports import matrices
 from pipelines.views.exports.matrices import write_omx
 from pipelines.views.exports.source import Source
+from pipelines.views.pages import phrases
 
 Exporter = Callable[..., tuple[Path, Source]]
 
@@ -116,6 +117,7 @@ def source_of(zones: list[str], flows: pd.DataFrame) -> Any:
         release=SimpleNamespace(
             geography=SimpleNamespace(codes=lambda _: codes, external_homes=(), external_workplaces={})
         ),
+        say=phrases("en"),
         home_level="block",
         work_level="block",
         levels={"home": "block", "work": "block"},

@@ -22,6 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 from pyproj import Geod
 
+from helpers import german_copy
 from pipelines import PublicReleaseError, Release, open_release
 from pipelines.cli.main import main
 from pipelines.release.names import write_names
@@ -323,7 +324,17 @@ def test_what_a_figure_says_it_shows(release: Release, zoned: Release) -> None:
     assert FigureSubject(unfit, None, "workers", "S000").source.startswith("NOT FOR RELEASE.")
     for code in ("25", "25999999999", "259999999999999"):
         zone = FigureSubject(zoned, zoned.find_area(code), "residents", "S000")
-        assert zone.place.startswith("Massachusetts ("), code
+        assert zone.place("en").startswith("Massachusetts ("), code
+
+
+def test_a_figure_of_a_german_release_is_german(zoned: Release, tmp_path: Path) -> None:
+    path = tmp_path / "figure.svg"
+    open_release(german_copy(zoned.public, tmp_path)).figure(path)
+    words = re.findall(r"<text[^>]*>([^<]*)</text>", path.read_text(encoding="utf-8"))
+    assert "Wo die Beschäftigten wohnen: die ganze Region" in words
+    said = " ".join(words).replace(zoned.certificate.release.name, "")
+    assert not re.findall(r"\b(the|of|and|with|by|in a|jobs|homes|workers|median|mean)\b", said)
+    assert re.search(r"Median \d+,\d km", said)
 
 
 # --- files

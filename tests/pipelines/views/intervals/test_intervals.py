@@ -22,7 +22,7 @@ from pipelines.cli.main import main
 from pipelines.drawing.estimating import PublicModel
 from pipelines.views.exports.source import ExportError
 from pipelines.views.intervals.evidence import _drawn, _Prior
-from pipelines.views.intervals.reading import COVERAGE_WORDS
+from pipelines.views.intervals.reading import coverage_words
 from synth.geometric.measured import JobGroups
 from synth.posterior.evidence import NOISE, URN, Evidence
 from synth.posterior.implicates import Published
@@ -136,7 +136,7 @@ def test_the_tables_of_the_workload_are_those_of_the_draws(
     assert residents.columns.tolist() == ["home", "SE", "S000", "low", "high"]
     said = (folder / "README.txt").read_text(encoding="utf-8")
     assert "for the interval of any sum of these:" in " ".join(said.split()), "not of areas that cut them"
-    assert all(line in said for line in COVERAGE_WORDS)
+    assert all(line in said for line in coverage_words())
 
 
 @pytest.fixture(scope="module")
@@ -334,7 +334,7 @@ def test_exports_have_the_intervals_of_their_flows(
             assert ends.to_numpy().tolist() == said.to_numpy().tolist(), column
     packed = pd.read_parquet(next(tmp_path.glob("geoparquet/*flows*.parquet")))
     assert packed[["low", "high"]].to_numpy().tolist() == own.to_numpy().tolist()
-    assert COVERAGE_WORDS[0] in (tmp_path / "csv" / "README.txt").read_text(encoding="utf-8")
+    assert coverage_words()[0] in (tmp_path / "csv" / "README.txt").read_text(encoding="utf-8")
     with pytest.raises(ExportError, match=r"omx: the format has no place for intervals.* csv, geoparq"):
         pipelines.open_release(public).export(["csv", "omx"], tmp_path / "mixed", intervals=draws)
     assert not (tmp_path / "mixed").exists()
@@ -348,4 +348,4 @@ def test_the_command_says_what_intervals_cover(public_copy: Path) -> None:
     result = CliRunner().invoke(main, ["intervals", str(public_copy), "--draws", "19"])
     assert result.exit_code == 0, result.output
     assert (public_copy.parent / "intervals" / "draws.parquet").is_file()
-    assert all(line in result.output for line in COVERAGE_WORDS)
+    assert all(line in result.output for line in coverage_words())
