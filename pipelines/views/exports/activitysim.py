@@ -11,23 +11,11 @@ from pipelines.views.accuracy import trusted_level
 from pipelines.views.exports.source import Source, describe_csv
 from pipelines.views.labels import ends_beyond
 
-_MEANINGS = {
-    "zone_id": "number of the zone, as the lookup of the omx export has it",
-    "TOTEMP": "jobs in the zone: number of synthetic workers, those who live outside the region included",
-    "from_outside": "of TOTEMP, those who live in an external zone",
-    "share_from_outside": "from_outside as a share of TOTEMP; 0 where nobody works",
-    "workers": "number of synthetic workers who live in the zone, those who work outside the region included",
-    "to_outside": "of workers, those who work in an external zone",
-    "share_to_outside": "to_outside as a share of workers; 0 where nobody lives",
-    "home_zone_id": "zone_id of the zone where they live",
-    "workplace_zone_id": "zone_id of the zone where they work",
-}
-
 
 def write_activitysim(source: Source, folder: Path) -> list[str]:
     """Write ``land_use.csv`` by zone, and ``workplace_flows.csv`` between zones, without external zones."""
     level, geography = source.work_level, source.release.geography
-    meanings = source.meanings | _MEANINGS
+    meanings = source.meanings | source.say.land_use
     external = np.zeros(geography.n_units(level), bool)
     external[geography.unit_of(level, geography.external_blocks)] = True
     numbers = source.numbers(level)
@@ -72,24 +60,9 @@ def write_activitysim(source: Source, folder: Path) -> list[str]:
     describe_csv(path, table, source, meanings, trusted_level(source.release))
     everyone = int(totals["work"]["S000"].sum())
     into, out = int(table["from_outside"].sum()), int(table["to_outside"].sum())
-    zones = (
-        [
-            f"External zones ({int(external.sum()):,}) are no zones here. Of {everyone:,} workers, "
-            f"{inside:,} live and work in the zones and are in workplace_flows.csv. {into:,} come from "
-            f"outside to work, and {out:,} go outside; land_use.csv has them by zone. {both:,} live and work "
-            "outside, and are left out."
-        ]
-        if ends_beyond(geography)
-        else []
-    )
-    return [
-        *zones,
-        "land_use.csv has what a release of commuters knows: add households, population and schools.",
-        "TOTEMP counts jobs of those who come from outside, too: take from_outside away where only residents "
-        "of the region choose workplaces.",
-        "zone_id is the lookup of the omx export at the same level.",
-        trusted_level(source.release),
-    ]
+    numbers_of_zones = int(external.sum()), everyone, inside, into, out, both
+    zones = [str(source.say.land_use_zones(*numbers_of_zones))] if ends_beyond(geography) else []
+    return [*zones, *source.say.land_use_remarks, trusted_level(source.release)]
 
 
 def _share(part: np.ndarray, whole: pd.Series) -> np.ndarray:

@@ -40,15 +40,10 @@ def write_matsim(source: Source, folder: Path) -> list[str]:
         for table, points in workers.batches():
             packed.write("".join(_persons(table, points)).encode())
         packed.write(b"</population>\n")
-    renamed = [f"{name} is {_attribute(name)}" for name in workers.meanings if _attribute(name) != name]
-    return [
-        *workers.remarks(),
-        "The id of a person is the number of the worker.",
-        f"Coordinates are metres in {crs} ({workers.crs.name}), which the file names for MATSim.",
-        "The release knows neither times nor modes. Activities have no times, and legs have the mode car "
-        "only because the format demands one: set both before you simulate.",
-        *([f"MATSim has a meaning of its own for some names: {'; '.join(renamed)}."] if renamed else []),
-    ]
+    say = source.say
+    renamed = [(name, _attribute(name)) for name in workers.meanings if _attribute(name) != name]
+    remarks = [say.person_id, say.in_metres(crs, workers.crs.name), say.no_times]
+    return [*workers.remarks(), *map(str, remarks), *([str(say.renamed(renamed))] if renamed else [])]
 
 
 def _attribute(name: str) -> str:

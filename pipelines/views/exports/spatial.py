@@ -127,8 +127,8 @@ def write_trips(source: Source, folder: Path) -> list[str]:
         NATIVE_MEDIA_TYPE="application/vnd.geo+json",
         RFC7946="YES",
     )
-    same = "have no line: home and workplace have the same point"
-    return [*workers.remarks(), *([f"{without:,} of these workers {same}."] if without else [])]
+    none = [str(source.say.lines_without_length(without))] if without else []
+    return [*workers.remarks(), *none]
 
 
 def write_pmtiles(source: Source, folder: Path) -> list[str]:

@@ -17,6 +17,7 @@ import shapely
 from numpy.typing import NDArray
 
 from geo_data.od_files import count_columns
+from pipelines.release.description import attributes_of
 from pipelines.views.accuracy import trusted_level
 from pipelines.views.exports.source import ExportError, Source
 from pipelines.views.folder import blame_release
@@ -212,64 +213,42 @@ class Workers:
     @property
     def meanings(self) -> dict[str, str]:
         """The meanings of the columns of `batches`."""
-        attributes = {}
-        for attribute in self.source.release.attributes:
+        say, attributes, release = self.source.say, {}, self.source.release
+        meant = attributes_of(release.categories, release.config.attribute, self.source.language)
+        for attribute in meant:
             labels = [f"{code} = {label}" for code, label in attribute.labels.items() if code != label]
-            words = [attribute.meaning, *([f"in {attribute.unit}"] if attribute.unit else [])]
-            attributes[_column(attribute.name)] = (
-                f"{', '.join(words)}, code{': ' if labels else ''}{'; '.join(labels)}"
-            )
-        block = singular(self.source.release.geography.block_level)
+            words = say.worker_meaning(attribute.meaning, attribute.unit, labels)
+            attributes[_column(attribute.name)] = str(words)
+        block = singular(release.geography.block_level, self.source.language)
         return {
-            "worker": "number of the synthetic worker, from 1, in the order of the release",
-            "home": f"code of the {block} where the worker lives, text",
-            "work": f"code of the {block} where the worker works, text",
+            "worker": str(say.worker_number),
+            "home": str(say.worker_home(block)),
+            "work": str(say.worker_work(block)),
             **attributes,
         }
 
     def remarks(self) -> list[str]:
         """Return what a read-me says of them, when all were read."""
-        release = self.source.release
-        remarks = [f"Synthetic workers in the file: {self.drawn:,} of {self.all:,}."]
+        release, say, language = self.source.release, self.source.say, self.source.language
+        remarks = [say.workers_in_file(self.drawn, self.all)]
         if self.placed < self.all:
-            beyond = self.all - self.placed
-            remarks.append(
-                f"{beyond:,} of {self.all:,} workers are left out: their home or workplace has no place, as "
-                "external zones have none."
-            )
+            remarks.append(say.workers_left_out(self.all - self.placed, self.all))
         if self.drawn < self.placed:
-            remarks.append(
-                f"They are a sample of the {self.placed:,} with a place, in the order of the release."
-            )
+            remarks.append(say.workers_sampled(self.placed))
         if self.level is None:
-            remarks.append(
-                "The release has no shapes: points are the centroids of blocks, the same for all there."
-            )
+            remarks.append(say.points_at_centroids)
         else:
-            remarks.append(
-                f"Points are drawn uniformly inside polygons of {plural(self.level)} ({self.level}), the "
-                f"finest that the release has, with seed {self.seed}. The same seed gives the same points."
-            )
             block = release.geography.block_level
+            remarks.append(say.points_in_polygons(plural(self.level, language), self.level, self.seed))
             if self.level != block:
-                remarks.append(
-                    f"A point is in the right {singular(self.level)}, not in the right {singular(block)}: "
-                    "add up by the codes home and work."
-                )
+                remarks.append(say.points_right(singular(self.level, language), singular(block, language)))
             if self.at_centroid:
-                remarks.append(
-                    f"{self.at_centroid:,} points are centroids of blocks, where the release has no polygon."
-                )
+                remarks.append(say.points_without_polygon(self.at_centroid))
             if self.in_slivers:
-                remarks.append(
-                    f"{self.in_slivers:,} points are in the middle of polygons that are very thin."
-                )
+                remarks.append(say.points_in_slivers(self.in_slivers))
         if release.job_rows is None and len(release.categories) > 1:
-            remarks.append(
-                "Where several workers have the same two blocks, the release does not say which categories "
-                "of different attributes belong to one worker: they are put together at random."
-            )
-        return [*remarks, trusted_level(release)]
+            remarks.append(say.categories_at_random)
+        return [*map(str, remarks), trusted_level(release)]
 
 
 def _column(attribute: str) -> str:

@@ -26,6 +26,7 @@ def expected(**changes: object) -> ExpectedAccuracy:
         "noise": False,
         "sizes": [
             {
+                "external": False,
                 "at_least": 1000,
                 "at_most": None,
                 "cells": 1234,
