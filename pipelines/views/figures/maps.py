@@ -126,7 +126,16 @@ def _finish(axis: Axes, subject: FigureSubject, title: str, *remarks: str) -> No
         subject.outline.boundary.plot(ax=axis, color=_AREA, linewidth=1.8, zorder=5)
     elif subject.centre is not None:
         axis.plot(*subject.centre, "*", color=_AREA, mec="white", mew=0.8, ms=15, zorder=6)
-    west, south, east, north = subject.frame
+    frame_map(axis, subject.frame)
+    if subject.beyond >= 0.005:
+        end = "homes" if subject.of == "workers" else "workplaces"
+        remarks = (*remarks, f"{subject.beyond:.0%} of the {end} off the map")
+    title_panel(axis, title, *remarks)
+
+
+def frame_map(axis: Axes, frame: tuple[float, float, float, float]) -> None:
+    """Show what lies between west, south, east and north, in metres, with a scale bar and a north arrow."""
+    west, south, east, north = frame
     axis.set(xlim=(west, east), ylim=(south, north), xticks=[], yticks=[], xlabel="", ylabel="")
     axis.set_aspect("equal", anchor="NW")
     for spine in axis.spines.values():
@@ -146,10 +155,6 @@ def _finish(axis: Axes, subject: FigureSubject, title: str, *remarks: str) -> No
         va="center",
         arrowprops={"arrowstyle": "-|>", "color": "black", "lw": 1},
     )
-    if subject.beyond >= 0.005:
-        end = "homes" if subject.of == "workers" else "workplaces"
-        remarks = (*remarks, f"{subject.beyond:.0%} of the {end} off the map")
-    title_panel(axis, title, *remarks)
 
 
 def _legend(axis: Axes, handles: list[Any], labels: list[str], title: str) -> None:
