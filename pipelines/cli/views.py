@@ -181,10 +181,10 @@ def compare_command(a: str, b: str, to: Path, home: str | None, work: str | None
     """Compare two releases: what changed from A to B, and which differences are beyond noise.
 
     A and B are public folders, or addresses of versions at a service, of the same areas and kinds of jobs.
-    Residents, jobs by workplace and flows get the difference B minus A with an interval of 90 %, in a CSV file
-    for each table; a picture shows the changes by area. Draws that `odsynth intervals` wrote are used; else
-    draws are made, which takes a while, and not kept. Only public folders are read. Of a release that
-    protects whole records, jobs by workplace are compared only.
+    Residents, jobs by workplace and flows get the difference B minus A with an interval of 90 %, in a CSV
+    file for each table; pictures show the changes by area. Draws that `odsynth intervals` wrote beside a
+    public folder are used; else draws are made, which takes a while, and not kept. Only public folders are
+    read. Where a release protects whole records, only jobs by workplace are compared.
     """
     made = pipelines.compare(a, b, to, home=home, work=work, by=by, progress=counter())
     for kind, path in made.items():

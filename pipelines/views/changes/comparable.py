@@ -83,7 +83,7 @@ def choose_areas(
             f"{a.name} and {b.name}: the tables that the releases are for have no areas in common. Fix: name "
             f"areas with --home and --work, of these: {_common(a, b)}"
         )
-    same.sort(key=lambda kind: (geography.n_units(kind), kind))
+    same.sort(key=lambda kind: (geography.n_units(kind), a.release.kinds_of_areas.index(kind)))
     return [(kind, kind) for kind in same[:_MOST_LEVELS]], [f"{words}." for words in problems.values()]
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 from geo_data.arguments import PathLike, path_of
+from pipelines.plans.measured import table_in_words
 from pipelines.storage.durable import private_folder, whole_folder
 from pipelines.storage.progress import Progress
 from pipelines.views.changes.comparable import check_attribute, check_jobs, choose_areas
@@ -75,52 +77,61 @@ def compare(
         check_target(to, release.public, new=True)
     one, other = sides = Side("A", first, first.geography), Side("B", second, first.geography)
     check_jobs(one, other)
-    remarks = check_attribute(one, other, by) if by else []
-    areas, left_out = choose_areas(one, other, home, work)
-    reasons = [f"{side.letter} {side.without_draws}" for side in sides if side.without_draws]
-    if reasons and home is not None:
-        raise PublicReleaseError(f"{reasons[0]}. Fix: leave out --home, and jobs by workplace are compared")
-    remarks += left_out
-    remarks += [f"Residents and flows are left out. {reason}." for reason in reasons]
+    areas, remarks = _choose(sides, home, work, by)
     to.parent.mkdir(parents=True, exist_ok=True)
     with private_folder(to.parent) as scratch, whole_folder(to, mode=None) as folder:
-        if not reasons:
-            _open_draws(sides, scratch, by, progress)
-        tables = _tables(sides, areas, by, homes=not reasons, progress=progress)
-        remarks += [
-            f"{table.unknown:,} rows of {table.words} are left out: no measured table of A or B tells them."
-            for table in tables
-            if table.unknown
-        ]
-        tables = [table for table in tables if len(table.rows)]
-        if not tables:
-            raise PublicReleaseError(
-                " ".join([f"{first.public} and {second.public}: nothing can be compared.", *remarks])
-            )
-        files = {table.words: f"{table.name}.csv" for table in tables}
-        for table in tables:
-            table.rows.to_csv(folder / files[table.words], index=False, lineterminator="\n")
-        maps = _draw_maps(sides, tables, folder)
-        draws = None if reasons else min(side.draws.draws for side in sides if side.draws is not None)
-        text = render(
-            "changes.txt",
-            a=sides[0],
-            b=sides[1],
-            tables=tables,
-            files=files,
-            maps=maps,
-            remarks=remarks,
-            draws=draws,
-        )
-        (folder / README).write_text(f"{text}\n", encoding="utf-8")
+        tables = _tables(sides, areas, by, scratch, progress)
+        files = _write(sides, tables, remarks, [by] if by else [], folder)
     beyond, rows = sum(table.beyond for table in tables), sum(len(table.rows) for table in tables)
-    _log.info(
-        "%s", f"{beyond:,} of {rows:,} rows are beyond noise; {README} says how many may be so by chance"
-    )
-    return {words: to / name for words, name in {**files, **maps, "read-me": README}.items()}
+    words = f"{beyond:,} of {rows:,} rows are beyond noise; {README} says how many may be so by chance"
+    _log.info("%s", words)
+    return {words: to / name for words, name in files.items()}
 
 
-def _open_draws(sides: tuple[Side, ...], scratch: Path, by: str | None, progress: Progress | None) -> None:
+def _choose(
+    sides: tuple[Side, Side], home: str | None, work: str | None, by: str | None
+) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return the kinds of home and work areas to compare, and what readers must know besides."""
+    remarks = check_attribute(*sides, by) if by else []
+    areas, left_out = choose_areas(*sides, home, work)
+    without = [side for side in sides if side.without_draws]
+    if without and home is not None:
+        side = without[0]
+        fix = "Fix: leave out --home, and jobs by workplace are compared"
+        raise PublicReleaseError(f"{side.name}: {side.without_draws}. {fix}")
+    if without:
+        reasons = "; ".join(f"{side.letter}: {side.without_draws}" for side in without)
+        left_out.append(f"Residents and flows are left out. {reasons}.")
+    return areas, [*remarks, *left_out]
+
+
+def _tables(
+    sides: tuple[Side, Side],
+    areas: list[tuple[str, str]],
+    by: str | None,
+    scratch: Path,
+    progress: Progress | None,
+) -> list[ChangeTable]:
+    """Compare residents, jobs and flows of each pair of kinds of areas, in all and by the attribute."""
+    a, b = sides
+    drawn = not any(side.without_draws for side in sides)
+    if drawn:
+        _open_draws(sides, by, scratch, progress)
+    tables = []
+    for home, work in areas:
+        for names in ((), (by,)) if by else ((),):
+            _log.info("Comparing %s ...", table_in_words(home if drawn else None, work, names))
+            if drawn:
+                tables.append(compare_homes(a, b, home, None, names))
+            tables.append(compare_jobs(a, b, work, names))
+            if drawn:
+                tables.append(compare_homes(a, b, home, work, names, progress))
+    if not any(len(table.rows) for table in tables):
+        raise PublicReleaseError(f"{a.name} and {b.name}: no measured table tells of jobs by {areas[0][1]}")
+    return tables
+
+
+def _open_draws(sides: tuple[Side, Side], by: str | None, scratch: Path, progress: Progress | None) -> None:
     for side in sides:
         side.open_draws(scratch, progress)
         if side.draws is not None and by is not None and by not in side.draws.attributes:
@@ -130,29 +141,29 @@ def _open_draws(sides: tuple[Side, ...], scratch: Path, by: str | None, progress
             )
 
 
-def _tables(
-    sides: tuple[Side, ...],
-    areas: list[tuple[str, str]],
-    by: str | None,
-    *,
-    homes: bool,
-    progress: Progress | None,
-) -> list[ChangeTable]:
-    """Compare residents, jobs and flows of each pair of kinds of areas, in all and by the attribute."""
-    a, b = sides
-    tables = []
-    for home, work in areas:
-        for names in ((), (by,)) if by else ((),):
-            _log.info("Comparing %s and %s ...", home, work)
-            if homes:
-                tables.append(compare_homes(a, b, home, None, names))
-            tables.append(compare_jobs(a, b, work, names))
-            if homes:
-                tables.append(compare_homes(a, b, home, work, names, progress))
-    return tables
+def _write(
+    sides: tuple[Side, Side], tables: list[ChangeTable], remarks: list[str], by: list[str], folder: Path
+) -> dict[str, str]:
+    """Write tables that have rows, maps and the read-me; return the names of the files."""
+    unknown = [
+        f"{table.unknown:,} rows of {table.words} are left out: A or B has no measured table that tells them."
+        for table in tables
+        if table.unknown
+    ]
+    tables = [table for table in tables if len(table.rows)]
+    files = {table.words: f"{table.name}.csv" for table in tables}
+    for table in tables:
+        table.rows.to_csv(folder / files[table.words], index=False, lineterminator="\n")
+    maps = _draw_maps(sides, tables, folder)
+    context: dict[str, Any] = {"tables": tables, "files": files, "maps": maps, "by": by}
+    draws = [side.draws.draws for side in sides if side.draws is not None]
+    context |= {"remarks": [*remarks, *unknown], "draws": min(draws, default=None)}
+    text = render("changes.txt", a=sides[0], b=sides[1], **context)
+    (folder / README).write_text(f"{text}\n", encoding="utf-8")
+    return {**files, **maps, "read-me": README}
 
 
-def _draw_maps(sides: tuple[Side, ...], tables: list[ChangeTable], folder: Path) -> dict[str, str]:
+def _draw_maps(sides: tuple[Side, Side], tables: list[ChangeTable], folder: Path) -> dict[str, str]:
     """Draw a map of each kind of areas that have places, and return the names of their files."""
     from pipelines.views.figures.changes import ChangeMap, draw_changes  # what it needs takes its time
 
