@@ -100,8 +100,11 @@ def _choose(
         fix = "Fix: leave out --home, and jobs by workplace are compared"
         raise PublicReleaseError(f"{side.name}: {side.without_draws}. {fix}")
     if without:
-        reasons = "; ".join(f"{side.letter}: {side.without_draws}" for side in without)
-        left_out.append(f"Residents and flows are left out. {reasons}.")
+        reasons: dict[str, list[str]] = {}
+        for side in without:
+            reasons.setdefault(side.without_draws, []).append(side.letter)
+        words = "; ".join(f"{' and '.join(letters)}: {reason}" for reason, letters in reasons.items())
+        left_out.append(f"Residents and flows are left out. {words}.")
     return areas, [*remarks, *left_out]
 
 

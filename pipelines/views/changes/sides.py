@@ -104,10 +104,15 @@ class Side:
     def __post_init__(self) -> None:
         try:
             refuse_without_draws(self.release)
-        except PublicReleaseError as error:
-            if not (self.release.plan.workplaces or self.release.plan.fills_slots):
+        except PublicReleaseError:
+            plan = self.release.plan
+            if not (plan.workplaces or plan.fills_slots):
                 raise  # there is nothing to compare
-            self.without_draws = str(error).removeprefix(f"{self.release.public}: ")
+            self.without_draws = (
+                "how many jobs were counted is confidential, so there are no draws of homes"
+                if plan.workplaces
+                else "there are areas where nobody can live, or work without a place, so there are no draws yet"
+            )
 
     @property
     def name(self) -> str:

@@ -206,7 +206,8 @@ function otherWords(data, other, { sums: [here, there], beyond, intervals, known
   return (
     `Counted as the map is coloured: ${whole.format(here)}${bracketed(ours)} here, ${whole.format(there)}${bracketed(theirs)} there ` +
     `(${signed(here - there)}${less_ ? `: ${less_.map(signed).join(" to ")}` : ""}).${gone} ` +
-    `The ${level.many} that differ most are below; the map shows all. Both are synthetic: a difference of a few jobs may be noise.` +
+    `The ${level.many} that differ most are below; the map shows all. ` +
+    "Both are synthetic: differences may be noise, and the command odsynth compare tells which are beyond it." +
     (intervals ? MEANT : whyNoDifferences(data, other, side, selection, column, known))
   );
 }

@@ -249,7 +249,7 @@ def test_of_whole_records_jobs_by_workplace_are_compared(
     one, other, exact = kinds("records", 5), kinds("records", 6), kinds("home", 7)
     files = pipelines.compare(one, other, tmp_path / "records", work="trct", by="age")
     said = files["read-me"].read_text(encoding="utf-8")
-    assert "Residents and flows are left out. A: it estimates jobs by workplace" in said
+    assert "Residents and flows are left out. A and B: how many jobs" in said
     tables = tables_of(files)
     assert [*tables] == ["jobs of trct", "jobs of trct by age"]
     (mean, variance), (mean_b, variance_b) = (
@@ -263,7 +263,7 @@ def test_of_whole_records_jobs_by_workplace_are_compared(
     side = 1.645 * np.sqrt(variance_b)
     assert (rows["low"] == np.floor(mean_b - rows["A"] - side)).all()
     assert (rows["high"] == np.ceil(mean_b - rows["A"] + side)).all()
-    with pytest.raises(PublicReleaseError, match=r"no intervals of homes and flows.*leave out --home"):
+    with pytest.raises(PublicReleaseError, match=r"no draws of homes.*leave out --home"):
         pipelines.compare(one, other, tmp_path / "homes", home="trct")
 
 
