@@ -111,7 +111,7 @@ class Side:
             self.without_draws = (
                 "how many jobs were counted is confidential, so there are no draws of homes"
                 if plan.workplaces
-                else "there are areas where nobody can live, or work without a place, so there are no draws yet"
+                else "there are areas where nobody can live, or work without a place, so no draws yet"
             )
 
     @property
@@ -133,7 +133,7 @@ class Side:
             try:
                 self.draws = PosteriorDraws(self.release, beside)
             except PublicReleaseError as error:  # where releases are downloaded to, it may be of another
-                _log.info("%s is not used: %s", beside, error)
+                _log.info("Not used: %s", error)
         if self.draws is None:
             _log.info("Drawing homes of %s; odsynth intervals would keep the draws ...", self.letter)
             self.draws = write_draws(self.release, folder / f"{self.letter}-{DRAWS_FILE}", progress)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import geopandas as gpd
 import matplotlib
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
     from pipelines.views.changes.counting import ChangeTable
 
 # ColorBrewer's PuOr, which the colour-blind tell apart: orange is fewer, purple is more; darker is further.
-_FEWER, _MORE = ("#f1a340", "#c26508", "#7f3b08"), ("#998ec3", "#6a51a3", "#2d004b")
+_FEWER, _MORE = ("#fdb863", "#e08214", "#b35806"), ("#b2abd2", "#8073ac", "#542788")
 _BORDER = "#8a8a8a"
 _SAME: dict[str, Any] = {"facecolor": "#e4e4e0"}
 _WITHIN: dict[str, Any] = {"facecolor": "#f7f7f5", "hatch": "////"}
-_UNKNOWN: dict[str, Any] = {"facecolor": "#ffffff"}
+_BLANK: dict[str, Any] = {"facecolor": "#ffffff"}
 _LAND = "#f9f9f8"
 _CLASSES = len(_MORE)
 _SIZE = 60.0  # square points of an area that has no polygon
@@ -70,7 +71,6 @@ def draw_changes(release: Release, about: ChangeMap, tables: list[ChangeTable], 
         land = next((polygons for polygons in finest_first if polygons is not None), None)
     west, south, east, north = placed.total_bounds
     pad = max(0.04 * max(east - west, north - south), (_LEAST - min(east - west, north - south)) / 2)
-    listed = {code for table in tables for code in table.rows[_side(table)]}
     edges = _edges(np.concatenate([table.rows["difference"][table.rows["beyond_noise"]] for table in tables]))
     with matplotlib.rc_context(STYLE):
         layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12, hspace=0.03, wspace=0.03)
@@ -80,7 +80,7 @@ def draw_changes(release: Release, about: ChangeMap, tables: list[ChangeTable], 
                 land.to_crs(placed.crs).plot(ax=axis, color=_LAND, edgecolor="#d8d8d8", linewidth=0.35)
             _draw_panel(axis, placed, table, edges)
             frame_map(axis, (west - pad, south - pad, east + pad, north + pad))
-        _finish(figure, about, tables, edges, unplaced=len(listed - {*placed.index}))
+        _finish(figure, about, tables, placed.index, edges)
         figure.savefig(path, dpi=DOTS, metadata=METADATA[".png"])
     return True
 
@@ -94,7 +94,7 @@ def _draw_panel(axis: Axes, placed: gpd.GeoDataFrame, table: ChangeTable, edges:
     known = rows["difference"].notna().to_numpy()
     classes = np.where(beyond, np.sign(difference) * np.searchsorted(edges, np.abs(difference)), 0)
     same = (rows["low"].eq(0) & rows["high"].eq(0)).to_numpy()
-    _draw_areas(axis, placed[~known], _UNKNOWN)
+    _draw_areas(axis, placed[~known], _BLANK)
     _draw_areas(axis, placed[same], _SAME)
     # Points may lie upon each other: those that changed most are on top.
     for number, style, _ in sorted(_classes(edges), key=lambda each: abs(each[0])):
@@ -126,19 +126,20 @@ def _draw_areas(axis: Axes, areas: gpd.GeoDataFrame, style: dict[str, Any]) -> N
 
 
 def _finish(
-    figure: Figure, about: ChangeMap, tables: list[ChangeTable], edges: NDArray[np.int64], *, unplaced: int
+    figure: Figure, about: ChangeMap, tables: list[ChangeTable], placed: pd.Index, edges: NDArray[np.int64]
 ) -> None:
     """Add title, legend and what the colours mean."""
     single = len(tables) == 1
     classes = [(style, label) for _, style, label in reversed(_classes(edges))]
     classes.append((_SAME, "no change"))
-    if any(table.unknown for table in tables):
-        classes.append((_UNKNOWN, "not known"))
+    if any(not placed.isin(table.rows[_side(table)]).all() for table in tables):
+        classes.append((_BLANK, "no number"))
     handles = [Patch(edgecolor=_BORDER, linewidth=0.5, label=label, **style) for style, label in classes]
-    figure.legend(handles=handles, title="B less A", loc="outside right center", frameon=False)
+    figure.legend(handles=handles, title="B minus A", loc="outside right center", frameon=False)
     title = f"Change from A to B, by {singular(about.kind)}\nA: {about.names[0]}\nB: {about.names[1]}"
     title = wrapped(title, 76 if single else 110)
     figure.suptitle(title, x=0.015, ha="left", fontsize=11 if single else 12, fontweight="bold")
+    unplaced = len({code for table in tables for code in table.rows[_side(table)]} - {*placed})
     words = [
         about.warning,
         "Synthetic workers, no real person.",
@@ -161,7 +162,9 @@ def _classes(edges: NDArray[np.int64]) -> list[tuple[int, dict[str, Any], str]]:
 
 def _edges(differences: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return edges of classes of sizes: 0, and up to three of 1, 2, 5, 10 ...; none is larger."""
-    most = int(np.abs(differences).max(initial=1))
+    most = int(np.abs(differences).max(initial=0))
+    if not most:
+        return np.zeros(1, np.int64)
     series = [step * 10**power for power in range(len(str(most)) + 1) for step in (1, 2, 5)]
     top = next(i for i, value in enumerate(series) if value >= most)
     return np.array([0, *series[max(0, top - _CLASSES + 1) : top + 1]], np.int64)

@@ -18,6 +18,7 @@ import synth
 from helpers import freeze
 from pipelines import PublicReleaseError, Release
 from pipelines.cli.main import main
+from pipelines.views.figures.changes import _classes, _edges
 from pipelines.views.intervals.workplaces import WorkplaceIntervals
 
 from ...running.helpers import GEOMETRIC
@@ -171,6 +172,19 @@ def test_a_large_change_is_beyond_noise_and_exact_numbers_have_exact_differences
     picture = imread(files["map of trct"])
     assert min(picture.shape[:2]) > 1000
     assert len(np.unique(picture.reshape(-1, picture.shape[2]), axis=0)) > 10
+
+
+@pytest.mark.parametrize("most", [0, 1, 2, 4, 10, 501, 99_999])
+def test_the_legend_has_every_change_once(most: int) -> None:
+    edges = _edges(np.array([most // 2, -most]))
+    words = {number: label.replace(",", "") for number, _, label in _classes(edges)}
+    assert words.pop(0) == "within noise"
+    for change in {*range(1, most + 1, max(1, most // 500)), most} - {0}:
+        number = int(np.searchsorted(edges, change))
+        for sign, side in ((1, "more"), (-1, "fewer")):
+            *ends, word = words[sign * number].replace(" to ", " ").split()
+            assert word == side
+            assert int(ends[0]) <= change <= int(ends[-1])
 
 
 def test_tables_by_an_attribute_add_up_where_numbers_are_exact(
