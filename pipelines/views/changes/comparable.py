@@ -28,8 +28,8 @@ def check_jobs(a: Side, b: Side) -> None:
     if not one.block_codes.equals(other.block_codes) and _blocks(one) != _blocks(other):
         only = [len(_blocks(x) - _blocks(y)) for x, y in ((one, other), (other, one))]
         raise PublicReleaseError(
-            f"{a.name} and {b.name} have other blocks ({only[0]:,} are in A only, {only[1]:,} in B only), "
-            "so an area of the same code may be another place. Fix: compare releases of the same blocks"
+            f"{a.name} and {b.name} have different blocks ({only[0]:,} are in A only, {only[1]:,} in B "
+            "only), so an area of the same code may be another place. Fix: compare releases of equal blocks"
         )
     for words, zones in (
         ("external zones where workers live", [sorted(x.external_homes) for x in (one, other)]),
@@ -115,7 +115,7 @@ def _differ(a: Side, b: Side, kind: str) -> str:
     moved = int((codes[0] != codes[1][position]).sum())
     if not moved:
         return ""
-    return f"{a.name} and {b.name} have other areas {kind!r}: in B, {moved:,} blocks are in another one"
+    return f"{a.name} and {b.name} have different areas {kind!r}: in B, {moved:,} blocks are in another one"
 
 
 def _common(a: Side, b: Side) -> str:
@@ -125,9 +125,7 @@ def _common(a: Side, b: Side) -> str:
 
 def _refuse_other(a: Side, b: Side, words: str, one: str, other: str) -> None:
     if one != other:
-        raise PublicReleaseError(
-            f"{a.name} and {b.name} have other {words}, so no number compares: A {one}; B {other}"
-        )
+        raise PublicReleaseError(f"{a.name} and {b.name} have different {words}: A {one}, B {other}")
 
 
 def _blocks(geography: Geography) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -59,8 +60,8 @@ class ChangeTable:
 
     @property
     def by_chance(self) -> int:
-        """Rows that would be beyond noise by chance, about, if nothing had changed."""
-        return round(self.uncertain * (1 - LEVEL))
+        """Rows that would be beyond noise by chance, up to about, if nothing had changed."""
+        return math.ceil(self.uncertain * (1 - LEVEL))
 
 
 def compare_jobs(a: Side, b: Side, level: str, by: tuple[str, ...]) -> ChangeTable:

@@ -36,7 +36,8 @@ _LAND = "#f9f9f8"
 _CLASSES = len(_MORE)
 _SIZE = 60.0  # square points of an area that has no polygon
 _LEAST = 3_000.0  # metres that a map shows
-_WIDE, _NARROW = 12.5, 7.5  # inches
+_WIDE, _NARROW, _LEGEND = 12.5, 7.5, 2.0  # inches: widths
+_LOW, _HIGH, _WORDS = 2.5, 6.0, 1.9  # heights, of maps and of the words around them
 
 
 @dataclass(frozen=True)
@@ -68,16 +69,19 @@ def draw_changes(release: Release, about: ChangeMap, tables: list[ChangeTable], 
     land = None
     if (placed.geom_type == "Point").any():  # then shapes of another level say where they are
         finest_first = (release.polygons(level) for level in reversed(release.levels))
-        land = next((polygons for polygons in finest_first if polygons is not None), None)
-    west, south, east, north = placed.total_bounds
+        land = next((polygons.to_crs(placed.crs) for polygons in finest_first if polygons is not None), None)
+    bounds = np.array([shapes.total_bounds for shapes in (placed, land) if shapes is not None])
+    (west, south), (east, north) = bounds[:, :2].min(axis=0), bounds[:, 2:].max(axis=0)
     pad = max(0.04 * max(east - west, north - south), (_LEAST - min(east - west, north - south)) / 2)
+    wide = _WIDE if len(tables) > 1 else _NARROW
+    high = (north - south + 2 * pad) / (east - west + 2 * pad) * (wide - _LEGEND) / len(tables)
     edges = _edges(np.concatenate([table.rows["difference"][table.rows["beyond_noise"]] for table in tables]))
     with matplotlib.rc_context(STYLE):
         layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12, hspace=0.03, wspace=0.03)
-        figure = Figure(figsize=(_WIDE if len(tables) > 1 else _NARROW, 7.2), layout=layout)
+        figure = Figure(figsize=(wide, min(max(high, _LOW), _HIGH) + _WORDS), layout=layout)
         for axis, table in zip(figure.subplots(1, len(tables), squeeze=False)[0], tables, strict=True):
             if land is not None:
-                land.to_crs(placed.crs).plot(ax=axis, color=_LAND, edgecolor="#d8d8d8", linewidth=0.35)
+                land.plot(ax=axis, color=_LAND, edgecolor="#d8d8d8", linewidth=0.35)
             _draw_panel(axis, placed, table, edges)
             frame_map(axis, (west - pad, south - pad, east + pad, north + pad))
         _finish(figure, about, tables, placed.index, edges)

@@ -138,7 +138,7 @@ def test_rows_and_read_me_say_what_changed(first: Release, again: Release, tmp_p
         wide, beyond = rows["low"] < rows["high"], (rows["low"] > 0) | (rows["high"] < 0)
         assert (rows["beyond_noise"] == beyond).all()
         assert held(rows, rows["difference"]).all()
-        number = f"{len(rows)} {wide.sum()} {beyond.sum()} up to {round(0.1 * wide.sum())}"
+        number = f"{len(rows)} {wide.sum()} {beyond.sum()} up to about {-(-wide.sum() // 10)}"
         assert f"{files[words].name} {number}" in said
     released = first.flows("trct", "trct").merge(
         again.flows("trct", "trct"), "outer", ["work", "home"], suffixes=("_a", "_b")
@@ -177,7 +177,7 @@ def test_a_large_change_is_beyond_noise_and_exact_numbers_have_exact_differences
     assert residents["beyond_noise"][[*moved]].all()
     assert residents["high"][moved[0]] < 0 < residents["low"][moved[1]]
     picture = imread(files["map of trct"])
-    assert min(picture.shape[:2]) > 1000
+    assert min(picture.shape[:2]) > 700
     assert len(np.unique(picture.reshape(-1, picture.shape[2]), axis=0)) > 10
 
 
@@ -308,9 +308,9 @@ def test_what_cannot_be_compared_is_refused_and_both_are_named(
     target = tmp_path / "refused"
     for others, more, said in (
         ((first, first), {}, "the same release"),
-        ((first, zoned_release), {}, "other populations .*: A residents; B all"),
-        ((first, british_release), {}, "other (populations|blocks)"),
-        ((first, renamed), {"home": "bgrp"}, "other areas 'bgrp'.*choose one of these: st, cty, trct"),
+        ((first, zoned_release), {}, "different populations .*: A residents, B all"),
+        ((first, british_release), {}, "different (populations|blocks)"),
+        ((first, renamed), {"home": "bgrp"}, "different areas 'bgrp'.*choose one of these: st, cty, trct"),
         ((first, again), {"home": "zcta"}, "has no areas 'zcta'"),
         ((first, again), {"home": "tabblk2010"}, "no homes by 'tabblk2010'"),
         ((first, again), {"by": "XX"}, "no attribute 'XX'; it has: "),
@@ -324,7 +324,7 @@ def test_what_cannot_be_compared_is_refused_and_both_are_named(
         pipelines.compare(first, again, again.public / "change")
     files = pipelines.compare(first, renamed, tmp_path / "common")
     assert [*tables_of(files)] == ["residents of trct", "jobs of trct", "trct to trct"]
-    assert "other areas 'bgrp'" in files["read-me"].read_text(encoding="utf-8")
+    assert "different areas 'bgrp'" in files["read-me"].read_text(encoding="utf-8")
 
 
 def test_the_command_writes_what_its_page_says_and_replaces_nothing(
