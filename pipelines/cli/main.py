@@ -22,7 +22,7 @@ from pipelines.running.steps import logged_to
 _GROUPS = {
     "Make a release": ("demo", "simulate", "fetch", "plan", "tune", "run", "resume", "runs", "due"),
     "Check it": ("verify", "attackers", "evaluate"),
-    "Use it": ("map", "figure", "intervals", "export"),
+    "Use it": ("map", "figure", "intervals", "compare", "export"),
     "Publish it": ("publish", "published", "erratum", "withdraw"),
     "Operate": ("keygen", "ledger", "serve", "token"),
 }

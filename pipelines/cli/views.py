@@ -200,6 +200,27 @@ def intervals_command(public: Path, to: Path | None, draws: int) -> None:
         click.echo(line)
 
 
+@click.command("compare", epilog="Example: odsynth compare out/2019/public out/2020/public --to out/change")
+@click.argument("a")
+@click.argument("b")
+@click.option("--to", type=PATH, required=True, help="Folder to make.")
+@click.option("--home", help="Kind of home areas; by default the two coarsest of the tables both are for.")
+@click.option("--work", help="Kind of work areas; --home or --work alone stands for both.")
+@click.option("--by", help="An attribute: each table is written by its categories, too.")
+def compare_command(a: str, b: str, to: Path, home: str | None, work: str | None, by: str | None) -> None:
+    """Compare two releases: what changed from A to B, and which differences are beyond noise.
+
+    A and B are public folders, or addresses of versions at a service, of the same areas and kinds of jobs.
+    Residents, jobs by workplace and flows get the difference B minus A with an interval of 90 %, in a CSV
+    file for each table; pictures show the changes by area. Draws that `odsynth intervals` wrote beside a
+    public folder are used; else draws are made, which takes a while, and not kept. Only public folders are
+    read. Where a release protects whole records, only jobs by workplace are compared.
+    """
+    made = pipelines.compare(a, b, to, home=home, work=work, by=by, progress=counter())
+    for kind, path in made.items():
+        click.echo(f"{path}: {kind}, {path.stat().st_size / 1e6:.2f} MB")
+
+
 @click.command(epilog="Example: odsynth evaluate out/mine --truth my.toml")
 @click.argument("out", type=FOLDER)
 @click.option(
@@ -245,4 +266,4 @@ def evaluate(out: Path, truth: Path | None, tables: tuple[Path, ...], to: Path |
         click.echo(f"Written {target}: {files}. CONFIDENTIAL, never publish.")
 
 
-VIEWS = (map_command, figure, export_command, intervals_command, evaluate)
+VIEWS = (map_command, figure, export_command, intervals_command, compare_command, evaluate)

@@ -23,7 +23,7 @@ _PANELS = {
     "rose": draw_rose,
     "distance": draw_distances,
 }
-_STYLE: Any = {
+STYLE: Any = {
     "font.size": 9,
     "axes.titlesize": 10,
     "text.parse_math": False,  # a name is no formula
@@ -32,11 +32,14 @@ _STYLE: Any = {
     "pdf.fonttype": 42,  # the same
 }
 # What matplotlib would write of its own: the day, and where it can be had.
-_METADATA: dict[str, dict[str, Any]] = {
+METADATA: dict[str, dict[str, Any]] = {
     ".png": {"Software": None},
     ".svg": dict.fromkeys(("Creator", "Date", "Format", "Type")),
     ".pdf": dict.fromkeys(("Creator", "Producer", "CreationDate")),
 }
+
+
+DOTS = 200  # per inch, of a PNG
 
 
 def draw_figure(
@@ -54,16 +57,16 @@ def draw_figure(
     suffix = path.suffix.lower()
     if kind not in KINDS:
         raise PublicReleaseError(f"there is no kind {kind!r}; there are: {', '.join(KINDS)}")
-    if suffix not in _METADATA:
+    if suffix not in METADATA:
         fix = "let the name end with .png, .svg or .pdf"
         raise PublicReleaseError(f"{path.name}: this is not the name of a figure; {fix}")
     check_target(path, release.public)
     subject = FigureSubject(release, None if area is None else release.find_area(area), of, count, level)
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = _compose(subject, list(_PANELS) if kind == "all" else [kind])
         path.parent.mkdir(parents=True, exist_ok=True)
         words = {"Title": subject.title, "Subject": subject.source} if suffix == ".pdf" else {}
-        figure.savefig(path, dpi=200, metadata=_METADATA[suffix] | words)
+        figure.savefig(path, dpi=DOTS, metadata=METADATA[suffix] | words)
 
 
 def _compose(subject: FigureSubject, kinds: list[str]) -> Figure:
@@ -74,12 +77,13 @@ def _compose(subject: FigureSubject, kinds: list[str]) -> Figure:
     for number, kind in enumerate(kinds):
         cell = grid[number // 2, number % 2]
         _PANELS[kind](figure.add_subplot(cell, projection="polar" if kind == "rose" else None), subject)
-    title = _wrapped(subject.title, 76 if single else 110)
-    source = _wrapped(subject.source, 100 if single else 170)
+    title = wrapped(subject.title, 76 if single else 110)
+    source = wrapped(subject.source, 100 if single else 170)
     figure.suptitle(title, x=0.015, ha="left", fontsize=11 if single else 13, fontweight="bold")
     figure.supxlabel(source, x=0.015, ha="left", fontsize=7.5, color="0.35")
     return figure
 
 
-def _wrapped(text: str, width: int) -> str:
+def wrapped(text: str, width: int) -> str:
+    """Return a text with lines of so many characters at most."""
     return "\n".join(textwrap.fill(line, width) for line in text.splitlines())

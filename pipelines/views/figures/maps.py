@@ -14,6 +14,8 @@ from matplotlib.patches import FancyArrowPatch
 from mpl_toolkits.axes_grid1.anchored_artists import AnchoredSizeBar  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
+from pipelines.config.languages import ENGLISH
+from pipelines.release.pages import number
 from pipelines.views.figures.charts import title_panel
 from pipelines.views.figures.subject import FigureSubject
 from pipelines.views.labels import level_words, singular
@@ -127,7 +129,15 @@ def _finish(axis: Axes, subject: FigureSubject, title: str, *remarks: str) -> No
         subject.outline.boundary.plot(ax=axis, color=_AREA, linewidth=1.8, zorder=5)
     elif subject.centre is not None:
         axis.plot(*subject.centre, "*", color=_AREA, mec="white", mew=0.8, ms=15, zorder=6)
-    west, south, east, north = subject.frame
+    frame_map(axis, subject.frame, subject.language)
+    if subject.beyond >= 0.005:
+        remarks = (*remarks, subject.say.off_the_map(subject.of, subject.percent(subject.beyond)))
+    title_panel(axis, title, *remarks)
+
+
+def frame_map(axis: Axes, frame: tuple[float, float, float, float], language: str = ENGLISH) -> None:
+    """Show what lies between west, south, east and north, in metres, with a scale bar and a north arrow."""
+    west, south, east, north = frame
     axis.set(xlim=(west, east), ylim=(south, north), xticks=[], yticks=[], xlabel="", ylabel="")
     axis.set_aspect("equal", anchor="NW")
     for spine in axis.spines.values():
@@ -137,7 +147,7 @@ def _finish(axis: Axes, subject: FigureSubject, title: str, *remarks: str) -> No
         AnchoredSizeBar(
             axis.transData,
             length * 1000,
-            subject.number(f"{length:g} km"),
+            number(f"{length:g} km", language),
             "lower right",
             frameon=False,
             pad=0.6,
@@ -153,9 +163,6 @@ def _finish(axis: Axes, subject: FigureSubject, title: str, *remarks: str) -> No
         va="center",
         arrowprops={"arrowstyle": "-|>", "color": "black", "lw": 1},
     )
-    if subject.beyond >= 0.005:
-        remarks = (*remarks, subject.say.off_the_map(subject.of, subject.percent(subject.beyond)))
-    title_panel(axis, title, *remarks)
 
 
 def _legend(axis: Axes, handles: list[Any], labels: list[str], title: str) -> None:

@@ -74,6 +74,14 @@ def write_intervals(
     return {kind: to / name for kind, name in names.items()}
 
 
+def write_draws(release: Release, path: Path, progress: Progress | None = None) -> PosteriorDraws:
+    """Write posterior draws of a release into a file, and nothing else; return them, opened."""
+    done = progress or (lambda _, __: None)
+    jobs = JobDraws(release, DRAWS, public_key(release), done)
+    _write_draws(release, jobs, DRAWS, path, done)
+    return PosteriorDraws(release, path)
+
+
 def _write_workplaces(release: Release, to: Path, done: Progress) -> dict[str, Path]:
     """Write intervals of jobs by workplace, of a release that estimates them."""
     intervals, language = WorkplaceIntervals(release), release.language

@@ -1,0 +1,132 @@
+"""What two releases have in common: what cannot be compared is refused, and both are named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from geo_data.geography import Geography
+from pipelines.plans.workload import workload_of
+from pipelines.release.description import attributes_of
+from pipelines.views.changes.sides import Side
+from pipelines.views.folder import PublicReleaseError
+
+_MOST_LEVELS = 2  # that are compared where none is asked for
+
+
+def check_jobs(a: Side, b: Side) -> None:
+    """Refuse releases of other kinds of jobs, of other blocks or external zones, and a release twice."""
+    if a.release.content_sha256 == b.release.content_sha256:
+        raise PublicReleaseError(f"{a.name} and {b.name} are the same release")
+    _refuse_other(a, b, "job types", *(side.release.certificate.release.job_type for side in (a, b)))
+    _refuse_other(
+        a, b, "populations (jobs.population)", *(side.release.config.jobs.population for side in (a, b))
+    )
+    one, other = a.release.geography, b.release.geography
+    _refuse_other(a, b, "blocks", one.block_level, other.block_level)
+    if not one.block_codes.equals(other.block_codes) and _blocks(one) != _blocks(other):
+        only = [len(_blocks(x) - _blocks(y)) for x, y in ((one, other), (other, one))]
+        raise PublicReleaseError(
+            f"{a.name} and {b.name} have different blocks ({only[0]:,} are in A only, {only[1]:,} in B "
+            "only), so an area of the same code may be another place. Fix: compare releases of equal blocks"
+        )
+    for words, zones in (
+        ("external zones where workers live", [sorted(x.external_homes) for x in (one, other)]),
+        ("external zones where they work", [sorted(x.external_workplaces) for x in (one, other)]),
+    ):
+        _refuse_other(a, b, words, *(", ".join(each) or "none" for each in zones))
+
+
+def check_attribute(a: Side, b: Side, name: str) -> list[str]:
+    """Refuse an attribute that a release lacks, or whose categories differ; say where labels do."""
+    for side in (a, b):
+        if name not in side.release.categories:
+            present = ", ".join(side.release.categories) or "none"
+            raise PublicReleaseError(f"{side.name} has no attribute {name!r}; it has: {present}")
+    _refuse_other(a, b, f"categories of {name}", *(", ".join(s.release.categories[name]) for s in (a, b)))
+    meant = [
+        {x.name: x for x in attributes_of(side.release.categories, side.release.config.attribute)}[name]
+        for side in (a, b)
+    ]
+    if meant[0] == meant[1]:
+        return []
+    said = [
+        f"{each.meaning}{f' in {each.unit}' if each.unit else ''}, "
+        + ", ".join(f"{code} = {label}" for code, label in each.labels.items())
+        for each in meant
+    ]
+    return [
+        f'A and B describe "{name}" in other words. A: {said[0]}. B: {said[1]}. Check '
+        "that both mean the same."
+    ]
+
+
+def choose_areas(
+    a: Side, b: Side, home: str | None, work: str | None
+) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return the kinds of home and work areas to compare, and what is left out because areas differ."""
+    if home is not None or work is not None:
+        pair = (home or work or "", work or home or "")
+        for kind in dict.fromkeys(pair):
+            if problem := _differ(a, b, kind):
+                raise PublicReleaseError(f"{problem}. Fix: choose one of these: {_common(a, b)}")
+        return [pair], []
+    known = [{*_workload(side)} for side in (a, b)]
+    kinds = [kind for kind in _workload(a) if kind in known[1]]
+    problems = {kind: problem for kind in kinds if (problem := _differ(a, b, kind))}
+    geography, block = a.release.geography, a.release.geography.block_level
+    same = [kind for kind in kinds if kind not in problems]
+    same = [kind for kind in same if kind != block] or same
+    if not same:
+        raise PublicReleaseError(
+            f"{a.name} and {b.name}: the tables that the releases are for have no areas in common. Fix: name "
+            f"areas with --home and --work, of these: {_common(a, b)}"
+        )
+    same.sort(key=lambda kind: (geography.n_units(kind), a.release.kinds_of_areas.index(kind)))
+    return [(kind, kind) for kind in same[:_MOST_LEVELS]], [f"{words}." for words in problems.values()]
+
+
+def _workload(side: Side) -> list[str]:
+    """Return the kinds of areas of the tables that a release is for; homes of those that draws tell of."""
+    tables = workload_of(side.release.plan).tables
+    kinds = dict.fromkeys(kind for table in tables for kind in (table.home, table.work) if kind is not None)
+    geography, homes = side.release.geography, [table.home for table in tables if table.home is not None]
+    return [kind for kind in kinds if side.without_draws or _gathers(geography, homes, kind)]
+
+
+def _gathers(geography: Geography, homes: Sequence[str], kind: str) -> bool:
+    """Say whether the home areas of a table lie in single areas of a kind, so that draws tell of these."""
+    nested = [*geography.levels, geography.block_level]
+    return any(kind == home or (home in nested and geography.lie_within(home, kind)) for home in homes)
+
+
+def _differ(a: Side, b: Side, kind: str) -> str:
+    """Say in what the areas of a kind differ between the releases; nothing where they are the same."""
+    for side in (a, b):
+        if kind not in side.release.kinds_of_areas:
+            present = ", ".join(side.release.kinds_of_areas)
+            return f"{side.name} has no areas {kind!r}; it has: {present}"
+    one, other = a.release.geography, b.release.geography
+    codes = [geography.codes(kind)[geography.units_of_blocks(kind)] for geography in (one, other)]
+    position = (
+        np.arange(other.n_blocks) if one.block_codes.equals(other.block_codes) else other.number(one.blocks)
+    )
+    moved = int((codes[0] != codes[1][position]).sum())
+    if not moved:
+        return ""
+    return f"{a.name} and {b.name} have different areas {kind!r}: in B, {moved:,} blocks are in another one"
+
+
+def _common(a: Side, b: Side) -> str:
+    kinds = [kind for kind in a.release.kinds_of_areas if not _differ(a, b, kind)]
+    return ", ".join(kinds) or "there is none"
+
+
+def _refuse_other(a: Side, b: Side, words: str, one: str, other: str) -> None:
+    if one != other:
+        raise PublicReleaseError(f"{a.name} and {b.name} have different {words}: A {one}, B {other}")
+
+
+def _blocks(geography: Geography) -> set[str]:
+    return {*geography.blocks.tolist()}

@@ -1,0 +1,189 @@
+"""Comparing two releases: tables of differences with intervals, maps, and a read-me."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from geo_data.arguments import PathLike, path_of
+from pipelines.plans.measured import table_in_words
+from pipelines.storage.durable import private_folder, whole_folder
+from pipelines.storage.progress import Progress
+from pipelines.views.changes.comparable import check_attribute, check_jobs, choose_areas
+from pipelines.views.changes.counting import ChangeTable, compare_homes, compare_jobs
+from pipelines.views.changes.sides import Side
+from pipelines.views.folder import PublicReleaseError, check_target
+from pipelines.views.pages import render
+from pipelines.views.release import Release, open_release
+
+_log = logging.getLogger(__name__)
+README = "README.txt"
+
+
+def compare(
+    a: PathLike | Release,
+    b: PathLike | Release,
+    to: PathLike,
+    *,
+    home: str | None = None,
+    work: str | None = None,
+    by: str | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Path]:
+    """Compare two releases: what changed from A to B, with intervals, and which differences are beyond noise.
+
+    Nothing but the public folders is read, so it costs no privacy. Draws that `Release.write_intervals` wrote
+    beside a public folder are used; else draws are made, and not kept.
+
+    Parameters
+    ----------
+    a, b : str, path or Release
+        Public folders of releases, the folders around them, or addresses, as of `open_release`.
+    to : str or path
+        A new folder for the files.
+    home, work : str, optional
+        Kinds of areas, of `Release.kinds_of_areas`; one alone stands for both. By default those of the tables
+        that both releases are for, the two coarsest.
+    by : str, optional
+        An attribute: each table is written by its categories, too.
+    progress : Progress, optional
+        Told how many parts of a step are done, and how many there are.
+
+    Returns
+    -------
+    dict of str to Path
+        The files by what they are: a CSV file for each table, a map for each kind of areas, and a read-me.
+        A row has the released counts ``A`` and ``B``; ``difference``, of the true counts, B minus A; ``low``
+        and ``high`` of its interval of 90 %, both in it; ``beyond_noise``, whether that excludes 0.
+
+    Raises
+    ------
+    PublicReleaseError
+        If the releases are of other kinds of jobs, blocks, areas or categories; a release is damaged, or
+        tells nothing of what is asked for; or the folder is there already, or in a public one.
+
+    Examples
+    --------
+    What changed between two years, by tract::
+
+        files = pipelines.compare("out/2019/public", "out/2020/public", "out/change", home="trct")
+        flows = pandas.read_csv(files["trct to trct"], dtype={"home": "str", "work": "str"})
+        flows[flows["beyond_noise"]]
+    """
+    to = path_of(to, "to")
+    first, second = (each if isinstance(each, Release) else open_release(each) for each in (a, b))
+    for release in (first, second):
+        check_target(to, release.public, new=True)
+    one, other = sides = Side("A", first, first.geography), Side("B", second, first.geography)
+    check_jobs(one, other)
+    areas, remarks = _choose(sides, home, work, by)
+    to.parent.mkdir(parents=True, exist_ok=True)
+    with private_folder(to.parent) as scratch, whole_folder(to, mode=None) as folder:
+        tables = _tables(sides, areas, by, scratch, progress)
+        files = _write(sides, tables, remarks, [by] if by else [], folder)
+    beyond, rows = sum(table.beyond for table in tables), sum(len(table.rows) for table in tables)
+    words = f"{beyond:,} of {rows:,} rows are beyond noise; {README} says how many may be so by chance"
+    _log.info("%s", words)
+    return {words: to / name for words, name in files.items()}
+
+
+def _choose(
+    sides: tuple[Side, Side], home: str | None, work: str | None, by: str | None
+) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return the kinds of home and work areas to compare, and what readers must know besides."""
+    remarks = check_attribute(*sides, by) if by else []
+    areas, left_out = choose_areas(*sides, home, work)
+    without = [side for side in sides if side.without_draws]
+    if without and home is not None:
+        side = without[0]
+        fix = "Fix: leave out --home, and jobs by workplace are compared"
+        raise PublicReleaseError(f"{side.name}: {side.without_draws}. {fix}")
+    if without:
+        reasons: dict[str, list[str]] = {}
+        for side in without:
+            reasons.setdefault(side.without_draws, []).append(side.letter)
+        words = "; ".join(f"{' and '.join(letters)}: {reason}" for reason, letters in reasons.items())
+        left_out.append(f"Residents and flows are left out. {words}.")
+    return areas, [*remarks, *left_out]
+
+
+def _tables(
+    sides: tuple[Side, Side],
+    areas: list[tuple[str, str]],
+    by: str | None,
+    scratch: Path,
+    progress: Progress | None,
+) -> list[ChangeTable]:
+    """Compare residents, jobs and flows of each pair of kinds of areas, in all and by the attribute."""
+    a, b = sides
+    drawn = not any(side.without_draws for side in sides)
+    if drawn:
+        _open_draws(sides, by, scratch, progress)
+    tables = []
+    for home, work in areas:
+        for names in ((), (by,)) if by else ((),):
+            _log.info("Comparing %s ...", table_in_words(home if drawn else None, work, names))
+            if drawn:
+                tables.append(compare_homes(a, b, home, None, names))
+            tables.append(compare_jobs(a, b, work, names))
+            if drawn:
+                tables.append(compare_homes(a, b, home, work, names, progress))
+    if not any(len(table.rows) for table in tables):
+        raise PublicReleaseError(f"{a.name} and {b.name}: no measured table tells of jobs by {areas[0][1]}")
+    return tables
+
+
+def _open_draws(sides: tuple[Side, Side], by: str | None, scratch: Path, progress: Progress | None) -> None:
+    for side in sides:
+        side.open_draws(scratch, progress)
+        if side.draws is not None and by is not None and by not in side.draws.attributes:
+            present = ", ".join(side.draws.attributes) or "none"
+            raise PublicReleaseError(
+                f"{side.name}: its draws do not tell homes apart by {by!r}; by these they do: {present}"
+            )
+
+
+def _write(
+    sides: tuple[Side, Side], tables: list[ChangeTable], remarks: list[str], by: list[str], folder: Path
+) -> dict[str, str]:
+    """Write tables that have rows, maps and the read-me; return the names of the files."""
+    unknown = [
+        f"{table.unknown:,} rows of {table.words} are left out: A or B has no measured table that tells them."
+        for table in tables
+        if table.unknown
+    ]
+    tables = [table for table in tables if len(table.rows)]
+    files = {table.words: f"{table.name}.csv" for table in tables}
+    for table in tables:
+        table.rows.to_csv(folder / files[table.words], index=False, lineterminator="\n")
+    maps = _draw_maps(sides, tables, folder)
+    context: dict[str, Any] = {"tables": tables, "files": files, "maps": maps, "by": by}
+    draws = [side.draws.draws for side in sides if side.draws is not None]
+    context |= {"remarks": [*remarks, *unknown], "draws": min(draws, default=None)}
+    text = render("changes.txt", a=sides[0], b=sides[1], **context)
+    (folder / README).write_text(f"{text}\n", encoding="utf-8")
+    return {**files, **maps, "read-me": README}
+
+
+def _draw_maps(sides: tuple[Side, Side], tables: list[ChangeTable], folder: Path) -> dict[str, str]:
+    """Draw a map of each kind of areas that have places, and return the names of their files."""
+    from pipelines.views.figures.changes import ChangeMap, draw_changes  # what it needs takes its time
+
+    a, b = (side.release for side in sides)
+    panels: dict[str, list[ChangeTable]] = {}
+    for table in tables:
+        if table.kind is not None:
+            panels.setdefault(table.kind, []).append(table)
+    warning = " ".join(
+        f"{side.letter} IS NOT FOR RELEASE." for side in sides if not side.release.certificate.for_release
+    )
+    maps = {}
+    for kind, of_kind in panels.items():
+        name = f"map_{kind}.png"
+        about = ChangeMap(kind, (sides[0].words, sides[1].words), warning)
+        # Polygons are the same places: either release may have them.
+        with_polygons = a if kind in a.levels and a.polygons(kind) is not None else b
+        if draw_changes(with_polygons, about, of_kind, folder / name):
+            maps[f"map of {kind}"] = name
+    return maps

@@ -1,0 +1,163 @@
+"""Rows of a comparison: what changed from A to B, how sure that is, and whether it is beyond noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pipelines.plans.measured import table_in_words
+from pipelines.storage.progress import Progress
+from pipelines.views.changes.sides import Cells, Int64, Shape, Side
+from pipelines.views.intervals.workplaces import SIDE
+from synth.posterior.intervals import LEVEL
+from synth.posterior.intervals import intervals as of_draws
+
+_CELLS = 250_000  # whose draws are in memory at a time, about
+
+
+@dataclass(frozen=True, eq=False)
+class ChangeTable:
+    """Differences of a table, B minus A.
+
+    Attributes
+    ----------
+    name : str
+        Of its file, without a suffix.
+    words : str
+        What it counts.
+    rows : DataFrame
+        ``work`` and ``home`` (codes, as far as it has them), the attribute, ``A``, ``B``, ``difference``,
+        ``low``, ``high``, ``beyond_noise``.
+    kind : str or None
+        Kind of the areas of a table that counts nothing else apart, and can be a map.
+    exact : bool
+        Whether all numbers of A and B are exact.
+    unknown : int
+        Rows that are left out, as nothing that was published tells of them.
+    """
+
+    name: str
+    words: str
+    rows: pd.DataFrame
+    kind: str | None
+    exact: bool = False
+    unknown: int = 0
+
+    @property
+    def beyond(self) -> int:
+        """Rows that are beyond noise."""
+        return int(self.rows["beyond_noise"].sum())
+
+    @property
+    def uncertain(self) -> int:
+        """Rows whose interval has more than one number."""
+        return int((self.rows["low"] < self.rows["high"]).sum())
+
+    @property
+    def by_chance(self) -> int:
+        """Rows that would be beyond noise by chance, up to about, if nothing had changed."""
+        return math.ceil(self.uncertain * (1 - LEVEL))
+
+
+def compare_jobs(a: Side, b: Side, level: str, by: tuple[str, ...]) -> ChangeTable:
+    """Compare jobs by workplace: exact numbers, or noisy ones; noise is independent, so variances add up."""
+    one, other = a.jobs(level, by), b.jobs(level, by)
+    middle, variance = other.mean - one.mean, other.variance + one.variance
+    can = ~(a.nobody(level, works=True) & b.nobody(level, works=True))
+    can = np.broadcast_to(can, variance.shape)
+    known = np.isfinite(variance) & can
+    category, unit = np.nonzero(known)
+    off = SIDE * np.sqrt(variance[known])
+    numbers = {
+        "A": one.released[known],
+        "B": other.released[known],
+        "difference": np.rint(middle[known]).astype(np.int64),
+        "low": np.floor(middle[known] - off).astype(np.int64),
+        "high": np.ceil(middle[known] + off).astype(np.int64),
+    }
+    columns = {"work": a.numbering.codes(level)[unit], **_labels(a, by, category)}
+    rows, unknown = _with_verdict(pd.DataFrame(columns | numbers)), int((~known & can).sum())
+    name, words, kind = _file(None, level, by), table_in_words(None, level, by), None if by else level
+    return ChangeTable(name, words, rows, kind, not variance[can].any(), unknown)
+
+
+def compare_homes(
+    a: Side, b: Side, home: str, work: str | None, by: tuple[str, ...], progress: Progress | None = None
+) -> ChangeTable:
+    """Compare residents, or flows, draw by draw: those of A and B are independent."""
+    geography = a.numbering
+    combinations = len(a.release.categories[by[0]]) if by else 1
+    works = 1 if work is None else geography.n_units(work)
+    shape = Shape(home, work, by, (works, combinations, geography.n_units(home)))
+    released = [side.released(shape) for side in (a, b)]
+    draws = min(side.draws.draws for side in (a, b) if side.draws is not None)
+    parts = []
+    chunks = list(_chunks(a, b, shape, draws))
+    for i, areas in enumerate(chunks):
+        cells = [side.cells(shape, areas, draws) for side in (a, b)]
+        parts.append(_differences(shape, areas, released, cells))
+        if progress is not None:
+            progress(i + 1, len(chunks))
+    numbers = pd.concat(parts, ignore_index=True)
+    if work is not None:
+        empty = (numbers[["A", "B", "low", "high"]] == 0).all(axis=1)
+        numbers = numbers[~empty].reset_index(drop=True)
+    work_unit, category, home_unit = shape.parts(numbers.pop("key").to_numpy())
+    columns = {} if work is None else {"work": geography.codes(work)[work_unit]}
+    columns |= {"home": geography.codes(home)[home_unit], **_labels(a, by, category)}
+    rows = _with_verdict(pd.concat([pd.DataFrame(columns), numbers], axis=1))
+    kind = home if work is None and not by else None
+    return ChangeTable(_file(home, work, by), table_in_words(home, work, by), rows, kind)
+
+
+def _differences(
+    shape: Shape, areas: Int64, released: list[tuple[Int64, Int64]], cells: list[Cells]
+) -> pd.DataFrame:
+    """Return the numbers of the cells of some work areas: of flows those that occur anywhere, else all."""
+    some = []
+    for key, jobs in released:
+        inside = np.isin(shape.parts(key)[0], areas)
+        some.append((key[inside], jobs[inside]))
+    keys = np.arange(np.prod(shape.widths), dtype=np.int64)
+    if shape.work is not None:
+        keys = np.unique(np.concatenate([*(key for key, _ in some), *(each.key for each in cells)]))
+    differences = np.zeros((cells[0].counts.shape[0], keys.size), np.int64)
+    for sign, each in zip((-1, 1), cells, strict=True):
+        differences[:, np.searchsorted(keys, each.key)] += sign * each.counts
+    middle = len(differences) // 2
+    low, high = of_draws(differences, LEVEL)
+    numbers = {"key": keys}
+    for letter, (key, jobs) in zip("AB", some, strict=True):
+        numbers[letter] = np.zeros(keys.size, np.int64)
+        numbers[letter][np.searchsorted(keys, key)] = jobs
+    numbers |= {"difference": np.partition(differences, middle, axis=0)[middle], "low": low, "high": high}
+    return pd.DataFrame(numbers)
+
+
+def _chunks(a: Side, b: Side, shape: Shape, draws: int) -> Iterator[Int64]:
+    """Yield work areas, so many at a time that the draws of their cells are in memory."""
+    if shape.work is None:
+        yield np.zeros(1, np.int64)
+        return
+    most = np.full(shape.widths[0], shape.widths[1] * shape.widths[2])
+    jobs = sum(side.jobs(shape.work, ()).released[0] for side in (a, b))
+    ends = np.cumsum(np.minimum(most, jobs * draws)) // _CELLS
+    yield from np.split(np.arange(most.size), np.flatnonzero(np.diff(ends)) + 1)
+
+
+def _with_verdict(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.assign(beyond_noise=(rows["low"] > 0) | (rows["high"] < 0))
+
+
+def _labels(a: Side, by: tuple[str, ...], category: NDArray[np.integer]) -> dict[str, NDArray[np.object_]]:
+    return {name: np.array(a.release.categories[name], object)[category] for name in by}
+
+
+def _file(home: str | None, work: str | None, by: tuple[str, ...]) -> str:
+    areas = f"flows_{home}_to_{work}" if home and work else f"residents_{home}" if home else f"jobs_{work}"
+    return "_".join([areas, *(f"by_{name}" for name in by)])

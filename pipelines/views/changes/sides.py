@@ -1,0 +1,214 @@
+"""The two sides of a comparison: what each release tells of jobs by workplace, of homes and of flows."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from geo_data.geography import Geography
+from geo_data.od_files import count_columns
+from pipelines.storage.progress import Progress
+from pipelines.views.folder import PublicReleaseError
+from pipelines.views.intervals.reading import DRAWS_FILE, PosteriorDraws, refuse_without_draws
+from pipelines.views.intervals.workplaces import WorkplaceIntervals, released_jobs
+from pipelines.views.intervals.writing import write_draws
+from pipelines.views.release import Release
+
+Int64 = NDArray[np.int64]
+Float64 = NDArray[np.float64]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class JobNumbers:
+    """Jobs by workplace: a row for each combination of categories, a column for each area.
+
+    The true number has the mean and variance given, which is 0 where it is exact, and infinite where nothing
+    is known of it.
+    """
+
+    released: Int64
+    mean: Float64
+    variance: Float64
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Some cells of a table, rising, and their counts in every draw (rows)."""
+
+    key: Int64
+    counts: Int64
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A table of draws: its areas and attributes, and how its cells are numbered.
+
+    Attributes
+    ----------
+    home : str
+        Kind of the home areas.
+    work : str or None
+        Kind of the work areas; None counts jobs wherever they are.
+    by : tuple of str
+    widths : tuple of int
+        Numbers of work areas, of combinations of categories, and of home areas.
+    """
+
+    home: str
+    work: str | None
+    by: tuple[str, ...]
+    widths: tuple[int, int, int]
+
+    def key(self, work: Int64, category: Int64, home: Int64) -> Int64:
+        """Return the numbers of cells."""
+        return (work * self.widths[1] + category) * self.widths[2] + home
+
+    def parts(self, key: Int64) -> tuple[Int64, Int64, Int64]:
+        """Return work area, category and home area of cells."""
+        row, home = np.divmod(key, self.widths[2])
+        work, category = np.divmod(row, self.widths[1])
+        return work, category, home
+
+
+@dataclass(eq=False)
+class Side:
+    """A release that is compared.
+
+    Attributes
+    ----------
+    letter : str
+        "A" or "B".
+    release : Release
+    numbering : Geography
+        That of A: areas have its numbers on both sides, by their codes.
+    draws : PosteriorDraws or None
+        None until `open_draws`, and where there are none.
+    without_draws : str
+        Why there are none; "" where there are, or will be.
+    """
+
+    letter: str
+    release: Release
+    numbering: Geography
+    draws: PosteriorDraws | None = field(default=None, init=False)
+    without_draws: str = field(default="", init=False)
+
+    def __post_init__(self) -> None:
+        try:
+            refuse_without_draws(self.release)
+        except PublicReleaseError:
+            plan = self.release.plan
+            if not (plan.workplaces or plan.fills_slots):
+                raise  # there is nothing to compare
+            self.without_draws = (
+                "how many jobs were counted is confidential, so there are no draws of homes"
+                if plan.workplaces
+                else "there are areas where nobody can live, or work without a place, so no draws yet"
+            )
+
+    @property
+    def name(self) -> str:
+        """What errors call it."""
+        return f"{self.letter} ({self.release.public})"
+
+    @property
+    def words(self) -> str:
+        """What texts and figures call it."""
+        return f"{self.release.name}, {self.release.version}"
+
+    def open_draws(self, folder: Path, progress: Progress | None) -> None:
+        """Open the draws beside the public folder, or else make some in another folder."""
+        if self.without_draws:
+            return
+        beside = self.release.out / "intervals" / DRAWS_FILE
+        if beside.is_file():
+            try:
+                self.draws = PosteriorDraws(self.release, beside)
+            except PublicReleaseError as error:  # where releases are downloaded to, it may be of another
+                _log.info("Not used: %s", error)
+        if self.draws is None:
+            _log.info("Drawing homes of %s; odsynth intervals would keep the draws ...", self.letter)
+            self.draws = write_draws(self.release, folder / f"{self.letter}-{DRAWS_FILE}", progress)
+
+    def jobs(self, level: str, by: tuple[str, ...]) -> JobNumbers:
+        """Return what is known of jobs by workplace."""
+        plan = self.release.plan
+        order = np.argsort(self._number(level))
+        released = released_jobs(plan, level, by)[:, order]
+        mean, variance = released.astype(np.float64), np.zeros(released.shape)
+        if plan.workplaces and (not plan.policy.secret or {*by} & {*plan.policy.secret}):
+            mean, variance = (told[:, order] for told in self._workplaces.told(level, by))
+            closed = self.nobody(level, works=True)
+            mean[:, closed], variance[:, closed] = 0, 0
+        return JobNumbers(released, mean, variance)
+
+    def nobody(self, level: str, *, works: bool) -> NDArray[np.bool_]:
+        """Say in which areas nobody can work, or live."""
+        geography = self.release.geography
+        closed = geography.nobody_works if works else geography.nobody_lives
+        unit = self._number(level)[geography.units_of_blocks(level)]
+        return np.bincount(unit, weights=~closed, minlength=geography.n_units(level)) == 0
+
+    def released(self, shape: Shape) -> tuple[Int64, Int64]:
+        """Return the cells of a table that have released jobs, rising, and how many."""
+        geography, release = self.release.geography, self.release
+        names = [count_columns(release.categories)[name] for name in shape.by]
+        columns = list(names[0]) if names else ["S000"]
+        # Areas that cut across the levels are counted by units of a level that they gather.
+        home_level, work_level = (self._gathered(areas) for areas in (shape.home, shape.work))
+        home_of, work_of = (
+            self._number(areas)[geography.unit_of(areas, geography.starts(level))]
+            if areas is not None
+            else np.zeros(geography.n_units(level), np.int64)
+            for areas, level in ((shape.home, home_level), (shape.work, work_level))
+        )
+        keys, jobs = [], []
+        for flows in release.flow_batches(home_level, work_level, columns):
+            home, work = home_of[flows["home"]], work_of[flows["work"]]
+            for category, column in enumerate(columns):
+                keys.append(shape.key(work, np.full(len(flows), category), home))
+                jobs.append(flows[column].to_numpy())
+        summed = pd.Series(np.concatenate(jobs)).groupby(np.concatenate(keys)).sum()
+        summed = summed[summed > 0]
+        return summed.index.to_numpy(np.int64), summed.to_numpy(np.int64)
+
+    def cells(self, shape: Shape, areas: Int64, draws: int) -> Cells:
+        """Return the cells of a table that have jobs in some draws, of some work areas."""
+        assert self.draws is not None
+        home, only = self._number(shape.home), None
+        work = np.zeros(1, np.int64)
+        if shape.work is not None:
+            work = self._number(shape.work)
+            units = self.release.geography.units_of_blocks(shape.work)
+            only = np.flatnonzero(np.isin(work[units], areas))
+        keys, counts = [], []
+        for cells in self.draws.cells(shape.home, shape.work, shape.by, only):
+            category = cells.categories[0] if shape.by else np.zeros(cells.home.size, np.int64)
+            keys.append(shape.key(work[cells.work], category, home[cells.home]))
+            counts.append(cells.counts[:draws])
+        key, every = np.concatenate(keys), np.concatenate(counts, axis=1)
+        order = np.argsort(key)
+        return Cells(key[order], every[:, order])
+
+    @cached_property
+    def _workplaces(self) -> WorkplaceIntervals:
+        return WorkplaceIntervals(self.release)
+
+    def _gathered(self, areas: str | None) -> str:
+        """Return the coarsest level whose units lie in single areas of a kind."""
+        levels, geography = self.release.levels, self.release.geography
+        if areas is None or areas in levels:
+            return areas or levels[0]
+        return next(level for level in levels if geography.lie_within(level, areas))
+
+    def _number(self, areas: str) -> Int64:
+        """Return the number that each area of this release has in `numbering`."""
+        return self.numbering.unit_number(areas, self.release.geography.codes(areas)).astype(np.int64)

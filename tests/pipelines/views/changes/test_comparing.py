@@ -1,0 +1,358 @@
+"""Two releases: differences as sure as is said, exact where both are, refused where nothing compares."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from matplotlib.image import imread
+
+import pipelines
+import synth
+from helpers import freeze
+from pipelines import PublicReleaseError, Release
+from pipelines.cli.main import main
+from pipelines.views.figures.changes import _classes, _edges
+from pipelines.views.intervals.workplaces import WorkplaceIntervals
+
+from ...running.helpers import GEOMETRIC
+from ...running.kinds import KIND
+
+CODES = dict.fromkeys(("home", "work", "SE"), "str")
+DRAWS = 60
+Made = Callable[..., Release]
+Truth = Callable[[str], pd.DataFrame]
+
+
+@pytest.fixture(scope="module")
+def made(
+    config_text: Callable[..., str], tmp_path_factory: pytest.TempPathFactory, clean_source: object
+) -> Made:
+    """Make a release of the small region by a name and a seed."""
+
+    def release(seed: int, *changes: Mapping[str, object], jobs: Path | None = None) -> Release:
+        name = {"release.name": f"Small region {seed}"}
+        folder = tmp_path_factory.mktemp("made")
+        config = pipelines.parse_config(config_text(name, *changes, jobs=jobs), folder, "small.toml")
+        with pytest.MonkeyPatch.context() as patch:
+            freeze(patch)  # draws follow from the bytes of a release
+            return pipelines.run(config, key=synth.RunKey(bytes([seed]) * 32, secure=True))
+
+    return release
+
+
+@pytest.fixture(scope="module")
+def jobs(small_region: dict[str, Path]) -> pd.DataFrame:
+    return pd.read_csv(
+        small_region["od"], dtype=dict.fromkeys(["w_geocode", "h_geocode", "createdate"], "str")
+    )
+
+
+@pytest.fixture(scope="module")
+def first(made: Made) -> Release:
+    return made(1)
+
+
+@pytest.fixture(scope="module")
+def again(made: Made) -> Release:
+    """Another release of the same jobs."""
+    return made(2)
+
+
+@pytest.fixture(scope="module")
+def moved(jobs: pd.DataFrame) -> tuple[str, str]:
+    """The tract with most residents, of whom half move to the other one."""
+    residents = jobs.groupby(jobs["h_geocode"].str[:11])["S000"].sum().sort_values()
+    return str(residents.index[-1]), str(residents.index[0])
+
+
+@pytest.fixture(scope="module")
+def later_jobs(jobs: pd.DataFrame, moved: tuple[str, str]) -> pd.DataFrame:
+    """Half of those who lived in the largest tract live in the smallest, and a tenth of all jobs are gone."""
+    tract = jobs["h_geocode"].str[:11]
+    later, homes = jobs.copy(), jobs["h_geocode"][tract == moved[1]]
+    leave = (tract == moved[0]) & (np.arange(len(jobs)) % 2 == 0)
+    later.loc[leave, "h_geocode"] = np.resize(homes, leave.sum())
+    later = later[np.arange(len(later)) % 10 > 0]
+    numbers = later.columns.drop(["w_geocode", "h_geocode", "createdate"]).to_list()
+    return later.groupby(["w_geocode", "h_geocode", "createdate"], as_index=False)[numbers].sum()[
+        jobs.columns
+    ]
+
+
+@pytest.fixture(scope="module")
+def later(made: Made, later_jobs: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Release:
+    path = tmp_path_factory.mktemp("later") / "demo_od_main_JT00_2019.csv.gz"
+    later_jobs.to_csv(path, index=False)
+    path.chmod(0o600)
+    return made(3, jobs=path)
+
+
+def tables_of(files: Mapping[str, Path]) -> dict[str, pd.DataFrame]:
+    return {words: pd.read_csv(path, dtype=CODES) for words, path in files.items() if path.suffix == ".csv"}
+
+
+def true_counts(jobs: pd.DataFrame, rows: pd.DataFrame, digits: int = 11) -> np.ndarray:
+    """The true count of each row of a table by tract, or by areas of so many digits."""
+    sides = [side for side in ("work", "home") if side in rows]
+    areas = [jobs[f"{side[0]}_geocode"].str[:digits] for side in sides]
+    counts = jobs.groupby(areas)["S000"].sum()
+    index = pd.MultiIndex.from_frame(rows[sides]) if len(sides) > 1 else pd.Index(rows[sides[0]])
+    return counts.reindex(index).fillna(0).to_numpy().astype(np.int64)
+
+
+def held(rows: pd.DataFrame, true: np.ndarray | int) -> np.ndarray:
+    """Whether the interval of each row holds a number."""
+    return ((rows["low"] <= true) & (true <= rows["high"])).to_numpy()
+
+
+def test_releases_of_the_same_jobs_differ_by_noise(made: Made, first: Release, tmp_path: Path) -> None:
+    """Of all pairs of some: rows of one pair go with each other."""
+    releases = [first, *map(made, (2, 9, 10))]
+    rows = []
+    for number, (a, b) in enumerate(itertools.combinations(releases, 2)):
+        tables = tables_of(pipelines.compare(a, b, tmp_path / str(number), home="trct"))
+        rows += [tables["residents of trct"], tables["trct to trct"]]
+    every = pd.concat(rows)
+    assert 0.87 < held(every[every["low"] < every["high"]], 0).mean() < 1
+
+
+def test_rows_and_read_me_say_what_changed(first: Release, again: Release, tmp_path: Path) -> None:
+    files = pipelines.compare(first, again, tmp_path / "same")
+    tables = tables_of(files)
+    assert [*tables] == [
+        words.format(level)
+        for level in ("trct", "bgrp")
+        for words in ("residents of {0}", "jobs of {0}", "{0} to {0}")
+    ]
+    assert {path.name for path in files.values()} == {path.name for path in (tmp_path / "same").iterdir()}
+    said = " ".join(files["read-me"].read_text(encoding="utf-8").split())
+    for words, rows in tables.items():
+        wide, beyond = rows["low"] < rows["high"], (rows["low"] > 0) | (rows["high"] < 0)
+        assert (rows["beyond_noise"] == beyond).all()
+        assert held(rows, rows["difference"]).all()
+        number = f"{len(rows)} {wide.sum()} {beyond.sum()} up to about {-(-wide.sum() // 10)}"
+        assert f"{files[words].name} {number}" in said
+    released = first.flows("trct", "trct").merge(
+        again.flows("trct", "trct"), "outer", ["work", "home"], suffixes=("_a", "_b")
+    )
+    flows = tables["trct to trct"]
+    flows = flows[(flows["A"] > 0) | (flows["B"] > 0)].sort_values(["work", "home"])
+    released = released.fillna(0).sort_values(["work", "home"])
+    assert flows[["A", "B"]].to_numpy().tolist() == released[["S000_a", "S000_b"]].to_numpy().tolist()
+    jobs = tables["jobs of trct"]
+    assert (jobs[["difference", "low", "high"]] == 0).all(axis=None)
+    assert (jobs["A"] == jobs["B"]).all()
+
+
+def test_a_large_change_is_beyond_noise_and_exact_numbers_have_exact_differences(
+    first: Release,
+    later: Release,
+    jobs: pd.DataFrame,
+    later_jobs: pd.DataFrame,
+    moved: tuple[str, str],
+    tmp_path: Path,
+) -> None:
+    files = pipelines.compare(first.public, str(later.out), tmp_path / "change")
+    tables = tables_of(files)
+    right = []
+    for words, rows in tables.items():
+        digits = 11 if "trct" in words else 12
+        true = true_counts(later_jobs, rows, digits) - true_counts(jobs, rows, digits)
+        if "jobs of" in words:
+            assert (rows[["difference", "low", "high"]].to_numpy() == true[:, np.newaxis]).all()
+            assert (rows["beyond_noise"] == (true != 0)).all()
+            assert (true != 0).any()
+        else:
+            right.append(held(rows, true))
+    assert np.concatenate(right).mean() >= 0.85
+    residents = tables["residents of trct"].set_index("home")
+    assert residents["beyond_noise"][[*moved]].all()
+    assert residents["high"][moved[0]] < 0 < residents["low"][moved[1]]
+    picture = imread(files["map of trct"])
+    assert min(picture.shape[:2]) > 700
+    assert len(np.unique(picture.reshape(-1, picture.shape[2]), axis=0)) > 10
+
+
+@pytest.mark.parametrize("most", [0, 1, 2, 4, 10, 501, 99_999])
+def test_the_legend_has_every_change_once(most: int) -> None:
+    edges = _edges(np.array([most // 2, -most]))
+    words = {number: label.replace(",", "") for number, _, label in _classes(edges)}
+    assert words.pop(0) == "within noise"
+    for change in {*range(1, most + 1, max(1, most // 500)), most} - {0}:
+        number = int(np.searchsorted(edges, change))
+        for sign, side in ((1, "more"), (-1, "fewer")):
+            *ends, word = words[sign * number].replace(" to ", " ").split()
+            assert word == side
+            assert int(ends[0]) <= change <= int(ends[-1])
+
+
+def test_tables_by_an_attribute_add_up_where_numbers_are_exact(
+    first: Release, later: Release, tmp_path: Path
+) -> None:
+    files = pipelines.compare(first, later, tmp_path / "by", work="trct", by="SE")
+    tables = tables_of(files)
+    jobs = tables["jobs of trct by SE"].groupby("work")[["A", "B", "difference"]].sum()
+    assert (jobs == tables["jobs of trct"].set_index("work")[["A", "B", "difference"]]).all(axis=None)
+    flows = tables["trct to trct by SE"].groupby(["work", "home"])[["A", "B"]].sum()
+    alone = tables["trct to trct"].set_index(["work", "home"])[["A", "B"]]
+    assert (alone == flows.reindex(alone.index, fill_value=0)).all(axis=None)
+    assert set(tables["residents of trct by SE"]["SE"]) == {"SE01", "SE02", "SE03"}
+
+
+def test_draws_that_are_there_are_used_and_everybody_gets_the_same(
+    first: Release, again: Release, tmp_path: Path
+) -> None:
+    a, b = (
+        pipelines.open_release(shutil.copytree(release.public, tmp_path / name / "public"))
+        for release, name in ((first, "a"), (again, "b"))
+    )
+    for release in (a, b):
+        release.write_intervals(draws=DRAWS)
+    files = pipelines.compare(a, b, tmp_path / "one", home="trct")
+    assert f" {DRAWS} posterior draws" in files["read-me"].read_text(encoding="utf-8")
+    other = pipelines.compare(b, a, tmp_path / "other", home="trct")
+    one, other = tables_of(files)["trct to trct"], tables_of(other)["trct to trct"]
+    assert (one[["low", "high"]].to_numpy() == -other[["high", "low"]].to_numpy()).all()
+    drawn = [side.draws().implicates("trct", "trct").set_index(["work", "home"]) for side in (a, b)]
+    expected = drawn[1].sub(drawn[0], fill_value=0).reindex(pd.MultiIndex.from_frame(one[["work", "home"]]))
+    ordered = np.sort(expected.fillna(0).to_numpy(), axis=1)
+    outside = (DRAWS + 1) // 20 - 1  # at each end
+    assert (ordered[:, outside] == one["low"]).all()
+    assert (ordered[:, DRAWS - 1 - outside] == one["high"]).all()
+    # Beside a release may be draws of another, as where releases are downloaded to.
+    shutil.copy(a.out / "intervals" / "draws.parquet", b.out / "intervals" / "draws.parquet")
+    made = pipelines.compare(a, b, tmp_path / "third", home="trct")
+    assert f" {DRAWS} posterior draws" in made["read-me"].read_text(encoding="utf-8")
+
+
+def test_levels_above_may_differ(
+    made: Made, first: Release, small_region: dict[str, Path], tmp_path: Path
+) -> None:
+    """Then areas have other numbers in both releases; they are compared by their codes."""
+    crosswalk = pd.read_csv(small_region["crosswalk"], dtype="str")
+    crosswalk["zone"] = (99999 - crosswalk["cty"].astype(int)).astype("str")
+    crosswalk.to_csv(tmp_path / "xwalk.csv", index=False)
+    levels = {"geography.levels": ["st", "zone", "cty", "trct", "bgrp"]}
+    other = made(4, levels, {"geography.file": tmp_path / "xwalk.csv"})
+    assert not other.geography.block_codes.equals(first.geography.block_codes)
+    tables = tables_of(pipelines.compare(first, other, tmp_path / "levels", home="bgrp"))
+    assert (tables["jobs of bgrp"]["A"] == tables["jobs of bgrp"]["B"]).all()
+    released = other.flows("bgrp", "bgrp").set_index(["work", "home"])["S000"]
+    flows = tables["bgrp to bgrp"].set_index(["work", "home"])
+    assert (flows["B"] == released.reindex(flows.index, fill_value=0)).all()
+    assert held(flows, 0).mean() >= 0.85
+
+
+@pytest.fixture(scope="module")
+def kinds(made: Made, microdata_jobs: Callable[..., Any]) -> Callable[[str, int], Release]:
+    """A release of the microdata in which "home" or whole "records" are protected."""
+    kind = KIND["records"]
+
+    def release(protects: str, seed: int) -> Release:
+        with pytest.MonkeyPatch.context() as patch:
+            if protects == "home":
+                return made(seed, microdata_jobs("csv"), GEOMETRIC)
+            kind.choose(patch)
+            return made(seed, microdata_jobs("csv"), kind.changes)
+
+    return release
+
+
+def test_of_whole_records_jobs_by_workplace_are_compared(
+    kinds: Callable[[str, int], Release], tmp_path: Path
+) -> None:
+    """The noise of both is independent, and that of exact numbers is none."""
+    one, other, exact = kinds("records", 5), kinds("records", 6), kinds("home", 7)
+    files = pipelines.compare(one, other, tmp_path / "records", work="trct", by="age")
+    said = files["read-me"].read_text(encoding="utf-8")
+    assert "Residents and flows are left out. A and B: how many jobs" in said
+    tables = tables_of(files)
+    assert [*tables] == ["jobs of trct", "jobs of trct by age"]
+    (mean, variance), (mean_b, variance_b) = (
+        (told[0].ravel() for told in WorkplaceIntervals(side).told("trct", ())) for side in (one, other)
+    )
+    rows, side = tables["jobs of trct"], 1.645 * np.sqrt(variance + variance_b)
+    assert (rows["low"] == np.floor(mean_b - mean - side)).all()
+    assert (rows["high"] == np.ceil(mean_b - mean + side)).all()
+    assert held(pd.concat(tables.values()), 0).mean() >= 0.85
+    rows = tables_of(pipelines.compare(exact, other, tmp_path / "exact", work="trct"))["jobs of trct"]
+    side = 1.645 * np.sqrt(variance_b)
+    assert (rows["low"] == np.floor(mean_b - rows["A"] - side)).all()
+    assert (rows["high"] == np.ceil(mean_b - rows["A"] + side)).all()
+    with pytest.raises(PublicReleaseError, match=r"no draws of homes.*leave out --home"):
+        pipelines.compare(one, other, tmp_path / "homes", home="trct")
+
+
+def test_what_cannot_be_compared_is_refused_and_both_are_named(
+    made: Made,
+    first: Release,
+    again: Release,
+    zoned_release: Release,
+    british_release: Release,
+    small_region: dict[str, Path],
+    tmp_path: Path,
+) -> None:
+    crosswalk = pd.read_csv(small_region["crosswalk"], dtype="str")
+    cut = crosswalk["bgrp"].mode()[0]
+    crosswalk["bgrp"] = crosswalk["bgrp"].where(crosswalk["bgrp"] != cut, cut[:-1] + "9")
+    crosswalk.to_csv(tmp_path / "xwalk.csv", index=False)
+    renamed = made(8, {"geography.file": tmp_path / "xwalk.csv"})
+    target = tmp_path / "refused"
+    for others, more, said in (
+        ((first, first), {}, "the same release"),
+        ((first, zoned_release), {}, "different populations .*: A residents, B all"),
+        ((first, british_release), {}, "different (populations|blocks)"),
+        ((first, renamed), {"home": "bgrp"}, "different areas 'bgrp'.*choose one of these: st, cty, trct"),
+        ((first, again), {"home": "zcta"}, "has no areas 'zcta'"),
+        ((first, again), {"home": "tabblk2010"}, "no homes by 'tabblk2010'"),
+        ((first, again), {"by": "XX"}, "no attribute 'XX'; it has: "),
+    ):
+        with pytest.raises(PublicReleaseError, match=said) as caught:
+            pipelines.compare(*others, target, **more)
+        assert not target.exists()
+        if others != (first, again):
+            assert all(str(release.public) in str(caught.value) for release in others)
+    with pytest.raises(PublicReleaseError, match="fail `verify`"):
+        pipelines.compare(first, again, again.public / "change")
+    files = pipelines.compare(first, renamed, tmp_path / "common")
+    assert [*tables_of(files)] == ["residents of trct", "jobs of trct", "trct to trct"]
+    assert "different areas 'bgrp'" in files["read-me"].read_text(encoding="utf-8")
+
+
+def test_the_command_writes_what_its_page_says_and_replaces_nothing(
+    first: Release, again: Release, tmp_path: Path
+) -> None:
+    words = [
+        "compare",
+        str(first.public),
+        str(again.public),
+        "--to",
+        str(tmp_path / "change"),
+        "--home",
+        "trct",
+    ]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 0, result.output
+    names = {"README.txt", "map_trct.png", "residents_trct.csv", "jobs_trct.csv", "flows_trct_to_trct.csv"}
+    assert {path.name for path in (tmp_path / "change").iterdir()} == names
+    assert all(name in result.output for name in names)
+    assert "beyond noise" in result.output
+    rows = pd.read_csv(tmp_path / "change" / "flows_trct_to_trct.csv", dtype=CODES)
+    columns = ["work", "home", "A", "B", "difference", "low", "high", "beyond_noise"]
+    assert rows.columns.to_list() == columns
+    said = (tmp_path / "change" / "README.txt").read_text(encoding="utf-8")
+    assert str(first.public) not in said
+    again_ = CliRunner().invoke(main, words)
+    assert again_.exit_code == 1
+    assert "is there already" in again_.output
+    missing = CliRunner().invoke(main, [*words[:2], str(tmp_path / "none"), "--to", str(tmp_path / "new")])
+    assert missing.exit_code == 1
+    assert "certificate.json" in missing.output
