@@ -90,7 +90,10 @@ def policy_of(config: PublicConfig, geography: Geography) -> synth.Policy:
     if config.secret and isinstance(config.privacy.policy, FullPolicy):
         return _policy_of_attributes(config.secret)
     if config.secret:
-        raise ValueError("privacy.policy: attributes are protected with any home")
+        raise ValueError(
+            "privacy.policy: attributes are protected only where any home may stand for any other; write "
+            'policy = "full", or protects = "home"'
+        )
     match policy := config.privacy.policy:
         case FullPolicy():
             return FULL
@@ -98,9 +101,11 @@ def policy_of(config: PublicConfig, geography: Geography) -> synth.Policy:
             return _policy_of_distance(policy, geography)
     level = policy.partition
     if level not in geography.levels:
-        raise ValueError(f"privacy.policy: the geography has no level {level!r}")
+        raise ValueError(
+            f"privacy.policy: there is no level {level!r}; write one of {', '.join(geography.levels)}"
+        )
     if geography.n_units(level) == 1:
-        raise ValueError(f'privacy.policy: there is one {level} only, and one part is policy = "full"')
+        raise ValueError(f'privacy.policy: there is one {level} only, so one part; write policy = "full"')
     return synth.Policy(partition_name(level, geography), geography.starts(level))
 
 
@@ -137,9 +142,12 @@ def _policy_of_distance(policy: DistancePolicy, geography: Geography) -> synth.P
 
     reach, steps, complete = distance_graph(geography.latitude, geography.longitude, km)
     if complete:
-        raise ValueError(f'{where}: all blocks lie within {text} km of each other, which is policy = "full"')
+        raise ValueError(f'{where}: all blocks lie within {text} km of each other; write policy = "full"')
     if not steps:
-        raise ValueError(f"{where}: no block lies within {text} km of another, so nothing would be protected")
+        raise ValueError(
+            f"{where}: no block lies within {text} km of another, so nothing would be protected; write a "
+            "larger distance"
+        )
     places = zip(geography.blocks, geography.latitude.tolist(), geography.longitude.tolist(), strict=True)
     lines = "\n".join(f"{block} {latitude!r} {longitude!r}" for block, latitude, longitude in places)
     digest = hashlib.sha256(lines.encode()).hexdigest()[:16]
@@ -148,7 +156,10 @@ def _policy_of_distance(policy: DistancePolicy, geography: Geography) -> synth.P
 
 def _policy_of_attributes(secret: dict[str, tuple[str, ...]]) -> synth.Policy:
     if undeclared := [name for name, values in secret.items() if not values]:
-        raise ValueError(f"privacy.protects: the categories of {', '.join(undeclared)} are not listed")
+        names = ", ".join(undeclared)
+        raise ValueError(
+            f"privacy.protects: the categories of {names} are not listed; list them in [[attribute]]"
+        )
     parts = []
     for name, values in secret.items():
         digest = hashlib.sha256("\n".join((name, *values)).encode()).hexdigest()[:16]

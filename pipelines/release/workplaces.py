@@ -128,7 +128,7 @@ def _read_noisy(path: Path, plan: ReleasePlan, k: int) -> Int64:
     check_form(path, {**dict.fromkeys(labels, _is_label), "noisy": is_count})
     table = read_rows(path)
     if table["noisy"].null_count or table.num_rows != plan.numeric.workplaces[k].offsets[-1]:
-        raise FormError(f"{path.name}: there is not one noisy count for each cell")
+        raise FormError(f"{path.name}: there must be one noisy count for each cell")
     for name, column in labels.items():
         if table[name].combine_chunks().cast(pa.string()) != column.cast(pa.string()):
             raise FormError(f"{path.name}: the rows are not the cells that the plan measures")
@@ -155,7 +155,7 @@ def _read_slots(path: Path, plan: ReleasePlan) -> Slots:
         or any(column.min() < 0 for column in columns)
         or plan.geography.nobody_works[work].any()
     ):
-        raise FormError(f"{path.name}: there is no job, or one of no work block or category of the plan")
+        raise FormError(f"{path.name}: there is no job, or a job has no work block or category of the plan")
     rises = np.zeros(work.size - 1, np.bool_)
     for column in reversed(columns):
         step = np.diff(column)

@@ -53,7 +53,7 @@ TaskInputs = NDArray[np.int32] | list[list[Cells]]
 """What a task needs: **confidential** homes of a batch, shape (3, n); or factors of each run's tables."""
 
 _ESTIMATED = "estimated"
-OTHER_JOBS = "the job records are not those that the plan was made for: a file changed"
+OTHER_JOBS = "the job records differ from those that the plan was made for: a file changed"
 
 
 def keep_homes(

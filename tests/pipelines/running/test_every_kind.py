@@ -308,9 +308,9 @@ def test_bad_settings_are_one_problem_each(
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
-        (of_policy({"partition": "st"}), 'there is one st only, and one part is policy = "full"'),
+        (of_policy({"partition": "st"}), 'there is one st only, so one part; write policy = "full"'),
         (distance("1e-9"), "no block lies within 0.000000001 km of another, so nothing would be protected"),
-        (distance(1000), 'all blocks lie within 1000 km of each other, which is policy = "full"'),
+        (distance(1000), 'all blocks lie within 1000 km of each other; write policy = "full"'),
     ],
 )
 def test_policies_that_the_geography_cannot_have_are_refused_before_anything_is_paid(
