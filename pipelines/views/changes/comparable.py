@@ -70,7 +70,8 @@ def choose_areas(
         pair = (home or work or "", work or home or "")
         for kind in dict.fromkeys(pair):
             if problem := _differ(a, b, kind):
-                raise PublicReleaseError(f"{problem}. Fix: choose one of these: {_common(a, b)}")
+                fix = f"Fix: choose one of these: {_common(a, b)}"
+                raise PublicReleaseError(f"{a.name}, {b.name}: {problem}. {fix}")
         return [pair], []
     known = [{*_workload(side)} for side in (a, b)]
     kinds = [kind for kind in _workload(a) if kind in known[1]]
@@ -84,7 +85,9 @@ def choose_areas(
             f"areas with --home and --work, of these: {_common(a, b)}"
         )
     same.sort(key=lambda kind: (geography.n_units(kind), a.release.kinds_of_areas.index(kind)))
-    return [(kind, kind) for kind in same[:_MOST_LEVELS]], [f"{words}." for words in problems.values()]
+    return [(kind, kind) for kind in same[:_MOST_LEVELS]], [
+        f"{kind} is left out: {problem}." for kind, problem in problems.items()
+    ]
 
 
 def _workload(side: Side) -> list[str]:
@@ -102,11 +105,11 @@ def _gathers(geography: Geography, homes: Sequence[str], kind: str) -> bool:
 
 
 def _differ(a: Side, b: Side, kind: str) -> str:
-    """Say in what the areas of a kind differ between the releases; nothing where they are the same."""
+    """Say in what the areas of a kind differ between A and B; nothing where they are the same."""
     for side in (a, b):
         if kind not in side.release.kinds_of_areas:
             present = ", ".join(side.release.kinds_of_areas)
-            return f"{side.name} has no areas {kind!r}; it has: {present}"
+            return f"{side.letter} has no areas {kind!r}; it has: {present}"
     one, other = a.release.geography, b.release.geography
     codes = [geography.codes(kind)[geography.units_of_blocks(kind)] for geography in (one, other)]
     position = (
@@ -115,7 +118,7 @@ def _differ(a: Side, b: Side, kind: str) -> str:
     moved = int((codes[0] != codes[1][position]).sum())
     if not moved:
         return ""
-    return f"{a.name} and {b.name} have different areas {kind!r}: in B, {moved:,} blocks are in another one"
+    return f"the areas {kind!r} of A and B differ: in B, {moved:,} blocks are in another one"
 
 
 def _common(a: Side, b: Side) -> str:

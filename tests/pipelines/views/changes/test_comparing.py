@@ -19,6 +19,7 @@ import synth
 from helpers import freeze
 from pipelines import PublicReleaseError, Release
 from pipelines.cli.main import main
+from pipelines.views import download
 from pipelines.views.figures.changes import _classes, _edges
 from pipelines.views.intervals.workplaces import WorkplaceIntervals
 
@@ -310,7 +311,11 @@ def test_what_cannot_be_compared_is_refused_and_both_are_named(
         ((first, first), {}, "the same release"),
         ((first, zoned_release), {}, "different populations .*: A residents, B all"),
         ((first, british_release), {}, "different (populations|blocks)"),
-        ((first, renamed), {"home": "bgrp"}, "different areas 'bgrp'.*choose one of these: st, cty, trct"),
+        (
+            (first, renamed),
+            {"home": "bgrp"},
+            "areas 'bgrp' of A and B differ.*choose one of these: st, cty, trct",
+        ),
         ((first, again), {"home": "zcta"}, "has no areas 'zcta'"),
         ((first, again), {"home": "tabblk2010"}, "no homes by 'tabblk2010'"),
         ((first, again), {"by": "XX"}, "no attribute 'XX'; it has: "),
@@ -324,11 +329,13 @@ def test_what_cannot_be_compared_is_refused_and_both_are_named(
         pipelines.compare(first, again, again.public / "change")
     files = pipelines.compare(first, renamed, tmp_path / "common")
     assert [*tables_of(files)] == ["residents of trct", "jobs of trct", "trct to trct"]
-    assert "different areas 'bgrp'" in files["read-me"].read_text(encoding="utf-8")
+    said = " ".join(files["read-me"].read_text(encoding="utf-8").split())
+    assert "bgrp is left out: the areas 'bgrp' of A and B differ" in said
+    assert not any(str(release.public) in said for release in (first, renamed))
 
 
 def test_the_command_writes_what_its_page_says_and_replaces_nothing(
-    first: Release, again: Release, tmp_path: Path
+    first: Release, again: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = [
         "compare",
@@ -353,6 +360,20 @@ def test_the_command_writes_what_its_page_says_and_replaces_nothing(
     again_ = CliRunner().invoke(main, words)
     assert again_.exit_code == 1
     assert "is there already" in again_.output
+    # Versions at a service are downloaded into folders beside each other.
+    contents = {release.content_sha256: release for release in (first, again)}
+    for content, release in contents.items():
+        shutil.copytree(release.public, tmp_path / "cache" / content)
+    monkeypatch.setattr(
+        download, "download", lambda address, _: tmp_path / "cache" / address.rsplit("/", 1)[-1]
+    )
+    addresses = [f"https://data.example.org/releases/small/{content}" for content in contents]
+    result = CliRunner().invoke(
+        main, ["compare", *addresses, "--to", str(tmp_path / "far"), "--home", "trct"]
+    )
+    assert result.exit_code == 0, result.output
+    for name in names:
+        assert (tmp_path / "far" / name).read_bytes() == (tmp_path / "change" / name).read_bytes()
     missing = CliRunner().invoke(main, [*words[:2], str(tmp_path / "none"), "--to", str(tmp_path / "new")])
     assert missing.exit_code == 1
     assert "certificate.json" in missing.output
