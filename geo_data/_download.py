@@ -254,7 +254,10 @@ def stored(url: str, shown: str, folder: Path) -> Iterator[Path]:
                 "check the credentials of the package that reads the store",
             )
         except ImportError as error:
-            rule, fix = f"a package is missing ({error})", "install it, as pip install s3fs does for s3://"
+            rule, fix = (
+                f"a package is missing ({error})",
+                "install what opens such addresses, for example s3fs for s3://",
+            )
         except Exception as error:  # each store has errors of its own, whose texts may hold what is secret
             rule, fix = f"the store cannot be read ({type(error).__name__})", "try again later"
         else:

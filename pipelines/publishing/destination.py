@@ -56,7 +56,10 @@ def _reason(error: Exception) -> str:
     rule = f"the storage cannot be used ({type(error).__name__})"
     fix = "check the address and its credentials, and that the storage answers"
     if isinstance(error, ImportError):
-        rule, fix = f"a package is missing ({error})", "install it, as pip install s3fs does for s3://"
+        rule, fix = (
+            f"a package is missing ({error})",
+            "install what opens such addresses, for example s3fs for s3://",
+        )
     return f"{rule}. Fix: {fix}"
 
 

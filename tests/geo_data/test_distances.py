@@ -83,7 +83,7 @@ def test_the_verifier_finds_what_edges_change() -> None:
                 "workplaces": None,
                 "privacy": {"policy": {"distance_km": decimal_up(km)}, "protects": "home"},
                 "geography": {"external_workplaces": {}, "uninhabited": [], "without_work": []},
-                "release": {"implicates": 1, "implicate_source": "one-urn"},
+                "release": {"implicates": 1, "implicate_source": "one-urn", "language": "en"},
             },
             "attributes": {},
             "choices": {"tables": [{"home": "b"}, {"home": "c"}], "workplaces": []},

@@ -102,7 +102,7 @@ def test_figures_and_evaluation_say_who_has_a_distance(
 ) -> None:
     subject = FigureSubject(zoned, None, "workers", "S000")
     placed = flows.loc[~(flows["lives"] | flows["works"]), "S000"].sum() / flows["S000"].sum()
-    assert subject.measured == f"the {placed:.1%} who {ends.replace(' or ', ' and ')} in the region"
+    assert subject.share_of == f"share of the {placed:.1%} who {ends.replace(' or ', ' and ')} in the region"
     block = zoned.levels[-1]
     note, *_ = _compare(zoned, "itself", zoned.unit_flows(block, block), (block, block)).notes
     assert f"workers who {ends} there have no distance" in note
@@ -111,7 +111,7 @@ def test_figures_and_evaluation_say_who_has_a_distance(
     assert travel["km"].isna().equals(flows["lives"] | flows["works"])
     if ends != "live":
         at_home = FigureSubject(zoned, zoned.find_area("W-HOME"), "workers", "S000")
-        assert at_home.noun == "workers of the external zone “at home” (zone W-HOME)"
+        assert at_home.place("en") == "the external zone “at home” (zone W-HOME)"
 
 
 def test_map(

@@ -325,7 +325,7 @@ def test_what_cannot_be_compared_is_refused_and_both_are_named(
         assert not target.exists()
         if others != (first, again):
             assert all(str(release.public) in str(caught.value) for release in others)
-    with pytest.raises(PublicReleaseError, match="fail `verify`"):
+    with pytest.raises(PublicReleaseError, match="odsynth verify fail"):
         pipelines.compare(first, again, again.public / "change")
     files = pipelines.compare(first, renamed, tmp_path / "common")
     assert [*tables_of(files)] == ["residents of trct", "jobs of trct", "trct to trct"]
