@@ -256,7 +256,7 @@ def stored(url: str, shown: str, folder: Path) -> Iterator[Path]:
         except ImportError as error:
             rule, fix = (
                 f"a package is missing ({error})",
-                "install what opens such addresses, for example s3fs for s3://",
+                "install it, as s3fs for s3://",
             )
         except Exception as error:  # each store has errors of its own, whose texts may hold what is secret
             rule, fix = f"the store cannot be read ({type(error).__name__})", "try again later"

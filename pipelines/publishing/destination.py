@@ -58,7 +58,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, ImportError):
         rule, fix = (
             f"a package is missing ({error})",
-            "install what opens such addresses, for example s3fs for s3://",
+            "install it, as s3fs for s3://",
         )
     return f"{rule}. Fix: {fix}"
 
