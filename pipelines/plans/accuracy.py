@@ -332,13 +332,11 @@ def expected_sizes(
     """
     if share < 1 and workload.gathers(table):
         return []  # of jobs of some units the numbers of larger areas would be too small
-    sides = list(zip(cells[:2], jobs_of, strict=True))
-    of_zones = np.unique(np.concatenate([cell[workload.is_external(table, jobs)] for cell, jobs in sides]))
-    outside = [np.isin(cell, of_zones) for cell, _ in sides]
+    outside = [workload.is_external(table, jobs) for jobs in jobs_of]
     classes = []
     for external in (False, True):
         of_true, of_released = (
-            cell[is_outside == external] for (cell, _), is_outside in zip(sides, outside, strict=True)
+            cell[is_outside == external] for cell, is_outside in zip(cells[:2], outside, strict=True)
         )
         if not of_released.size:
             continue

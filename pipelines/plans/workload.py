@@ -198,11 +198,12 @@ class Workload:
         return rows * (len(sides) // len(rows))
 
     def is_external(self, table: Table, jobs: CountedJobs) -> NDArray[np.bool_]:
-        """Say of each job whether an area of a table that it is counted in is an external zone."""
+        """Say of each job whether an area of a table that it is counted in has an external zone."""
         outside = np.zeros(len(jobs), np.bool_)
         for level, blocks in ((table.home, jobs.home), (table.work, jobs.work)):
             if level is not None:
-                outside |= self.geography.is_external(blocks)
+                unit, zones = self.geography.units_of_blocks(level), self.geography.external_blocks
+                outside |= np.isin(np.arange(self.geography.n_units(level)), unit[zones])[unit[blocks]]
         return outside
 
     def gathers(self, table: Table) -> bool:
