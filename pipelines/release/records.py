@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pipelines.config.sections import PublicReleaseSettings
@@ -268,6 +268,14 @@ def _box(about: ReleaseDescription) -> dict[str, Any] | None:
     return {"@type": "sc:Place", "geo": {"@type": "sc:GeoShape", "box": about.box}}
 
 
+def _parts(about: ReleaseDescription, files: _Files) -> Iterator[tuple[Table, str, int, str]]:
+    """Yield each file of each table, with its size and its hash."""
+    for table in about.tables:
+        for name in table.files:
+            for part in files.parts(name):
+                yield table, part, *files[part]
+
+
 _DCAT_AP_CONTEXT = {
     "dcat": "http://www.w3.org/ns/dcat#",
     "dct": "http://purl.org/dc/terms/",
@@ -292,27 +300,24 @@ def _dcat_ap(about: ReleaseDescription, files: _Files) -> dict[str, Any]:
         return {"@value": value, "@type": kind}
 
     distribution = []
-    for table in about.tables:
-        for name in table.files:
-            for part in files.parts(name):
-                size, digest = files[part]
-                distribution.append(
-                    {
-                        "@type": "dcat:Distribution",
-                        "dct:title": part,
-                        "dct:description": text(say.row(table.meaning)),
-                        "dcat:accessURL": {"@id": part},
-                        "dcat:downloadURL": {"@id": part},
-                        "dcat:mediaType": {"@id": f"{_MEDIA_TYPES}/{_media_type(name)}"},
-                        "dcat:byteSize": typed(str(size), "xsd:nonNegativeInteger"),
-                        "spdx:checksum": {
-                            "@type": "spdx:Checksum",
-                            "spdx:algorithm": {"@id": "spdx:checksumAlgorithm_sha256"},
-                            "spdx:checksumValue": typed(digest, "xsd:hexBinary"),
-                        },
-                        **({"dct:license": _licence_document(about.licence)} if about.licence else {}),
-                    }
-                )
+    for table, part, size, digest in _parts(about, files):
+        distribution.append(
+            {
+                "@type": "dcat:Distribution",
+                "dct:title": part,
+                "dct:description": text(say.row(table.meaning)),
+                "dcat:accessURL": {"@id": part},
+                "dcat:downloadURL": {"@id": part},
+                "dcat:mediaType": {"@id": f"{_MEDIA_TYPES}/{_media_type(part)}"},
+                "dcat:byteSize": typed(str(size), "xsd:nonNegativeInteger"),
+                "spdx:checksum": {
+                    "@type": "spdx:Checksum",
+                    "spdx:algorithm": {"@id": "spdx:checksumAlgorithm_sha256"},
+                    "spdx:checksumValue": typed(digest, "xsd:hexBinary"),
+                },
+                **({"dct:license": _licence_document(about.licence)} if about.licence else {}),
+            }
+        )
     optional: dict[str, Any] = {}
     if about.publisher:
         optional["dct:publisher"] = {"@type": "foaf:Agent", "foaf:name": about.publisher}
@@ -357,22 +362,19 @@ def _dcat_us(about: ReleaseDescription, files: _Files) -> dict[str, Any]:
     """Return a Dataset of DCAT-US 3.0, ready for a catalogue that adds the addresses."""
     described = {"@type": "Distribution", "title": DATA_PACKAGE, "mediaType": "application/json"}
     say, distribution = phrases(about.language), []
-    for table in about.tables:
-        for name in table.files:
-            for part in files.parts(name):
-                size, digest = files[part]
-                distribution.append(
-                    {
-                        "@type": "Distribution",
-                        "title": part,
-                        "description": say.row(table.meaning),
-                        "mediaType": _media_type(name),
-                        "byteSize": str(size),
-                        "checksum": {"@type": "Checksum", "algorithm": "SHA-256", "checksumValue": digest},
-                        **_if_known(license=about.licence),
-                        "describedBy": described,
-                    }
-                )
+    for table, part, size, digest in _parts(about, files):
+        distribution.append(
+            {
+                "@type": "Distribution",
+                "title": part,
+                "description": say.row(table.meaning),
+                "mediaType": _media_type(part),
+                "byteSize": str(size),
+                "checksum": {"@type": "Checksum", "algorithm": "SHA-256", "checksumValue": digest},
+                **_if_known(license=about.licence),
+                "describedBy": described,
+            }
+        )
     year = str(about.year)
     return {
         "@type": "Dataset",
