@@ -329,6 +329,11 @@ class Target:
         if self.protects == "record" and self.record_range is None:
             raise ValueError("whole records can be protected only where their number is protected")
 
+    @property
+    def changed_pools(self) -> int:
+        """In how many pools neighbours may differ: a whole record may leave one pool and enter another."""
+        return 2 if self.protects == "record" else 1
+
     def __repr__(self) -> str:
         of = "the run" if self.guarantee == "pdp" else "one record"
         numbers = f"epsilon {decimal_up(self.epsilon, 6)}, delta {decimal_up(self.delta, 6)}"
@@ -406,11 +411,6 @@ class Plan:
     def changes_workplaces(self) -> bool:
         """Whether neighbours may differ in more than a home, and so in every measured table."""
         return self.target.protects == "record" or bool(self.domains.policy.secret)
-
-    @property
-    def changed_pools(self) -> int:
-        """In how many pools neighbours may differ: a whole record may leave one pool and enter another."""
-        return 2 if self.target.protects == "record" else 1
 
     def __repr__(self) -> str:
         return (

@@ -109,8 +109,7 @@ class Dirichlet(Mechanism):
         if (most_pools is None) != (target.protects == "home"):
             raise ValueError("most_pools is given where, and only where, whole records are protected")
         measured = calibrated_workplaces(workplaces, target.epsilon)
-        changed_pools = 1 if most_pools is None else 2
-        epsilon = epsilon_of_homes(target.epsilon, measured, changed_pools)
+        epsilon = epsilon_of_homes(target, measured)
         limits = None if record_range is None else record_range.limits(pools.n)
         if most_pools is None or rough or record_range is None:
             pool_class, classes = group_pools(pools, cells, retention, limits, multiple, rough)
@@ -126,7 +125,7 @@ class Dirichlet(Mechanism):
         def calibrated(c: PoolClass, alike: bool, budget: Fraction) -> PoolClass | None:
             near = empty_threshold(calibrated_classes[-1]) if calibrated_classes else 1
             if guarantee == "dp":
-                allowance = delta / changed_pools
+                allowance = delta / target.changed_pools
             else:
                 allowance = delta * c.n_min / records if most_pools is None else delta / most_pools
             goal = Goal(budget, allowance, prior, guarantee, record_range is not None, alike, rough, multiple)
@@ -171,7 +170,7 @@ class Dirichlet(Mechanism):
         number_of_pools = np.bincount(plan.pool_class, minlength=len(parameters.classes))
         presence = plan.target.record_range is not None
         alike = _alike(plan.pool_class, plan.pools, parameters.classes, plan.target.record_range)
-        epsilon = epsilon_of_homes(plan.target.epsilon, plan.workplaces, plan.changed_pools)
+        epsilon = epsilon_of_homes(plan.target, plan.workplaces)
         bounds = [
             _bounds(c, epsilon, presence, is_alike)
             for c, is_alike in zip(parameters.classes, alike, strict=True)
@@ -246,7 +245,7 @@ class Dirichlet(Mechanism):
         before = ""
         if plan.workplaces:
             lost = sum(float(noise_loss(table.parameters.ratio)) for table in plan.workplaces)
-            times = "twice " if plan.changed_pools == 2 else ""
+            times = "twice " if plan.target.changed_pools == 2 else ""
             before = f"workplaces {lost:.3f}, and {times}that of a pool: "
         return (
             f"prior {min(priors):.2g} to {max(priors):.2g} fake workers a cell; "

@@ -19,7 +19,7 @@ from synth.geometric.mechanism import (
 )
 from synth.geometric.noise import check_ratio
 from synth.mechanism import Guarantee
-from synth.plan import Plan, Table
+from synth.plan import Plan, Table, Target
 from synth.rationals import decimal_up, exact
 
 
@@ -51,12 +51,13 @@ def calibrated_workplaces(
     )
 
 
-def epsilon_of_homes(plan_epsilon: Fraction, tables: Sequence[MeasuredTable], changed_pools: int) -> Fraction:
+def epsilon_of_homes(target: Target, tables: Sequence[MeasuredTable]) -> Fraction:
     """Return what tables of workplaces leave of epsilon for one pool of homes.
 
     Lemma 44 of docs/privacy.md.
     """
-    return (plan_epsilon - sum(noise_loss(table.parameters.ratio) for table in tables)) / changed_pools
+    noise = sum(noise_loss(table.parameters.ratio) for table in tables)
+    return (target.epsilon - noise) / target.changed_pools
 
 
 def with_workplaces(homes: Guarantee, plan: Plan) -> Guarantee:
@@ -78,7 +79,7 @@ def with_workplaces(homes: Guarantee, plan: Plan) -> Guarantee:
     ratios = [table.parameters.ratio for table in plan.workplaces]
     for ratio in ratios:
         check_ratio(ratio.numerator, ratio.denominator)
-    measured, changed = sum(map(noise_loss, ratios), Fraction(0)), plan.changed_pools
+    measured, changed = sum(map(noise_loss, ratios), Fraction(0)), plan.target.changed_pools
 
     def together(epsilon: Fraction, delta: Fraction) -> tuple[Fraction, Fraction]:
         return measured + changed * epsilon, min(changed * delta, Fraction(1))
