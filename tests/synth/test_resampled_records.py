@@ -26,9 +26,11 @@ from synth.geometric.mechanism import noise_loss
 from synth.geometric.parameters import GeometricParameters
 from synth.mechanism import Guarantee
 from synth.plan import Domains, Plan, Pools, RecordRange, Target
+from synth.policy import FULL, Policy
 from synth.tails import exp_up
 
 from .noise_reference import mass
+from .noise_reference import neighbours as moved
 from .reference import Histogram, Urn, histograms
 from .test_presence import Ranged, more_or_fewer
 
@@ -199,4 +201,66 @@ def test_no_small_plan_loses_more_than_is_certified(seed: int) -> None:
         assert failure(released, guarantee.epsilon / 3) > 0
         assert pairs > 50
         reached.append(near)
+    assert median(reached) > 0.5, "the bound is far from the truth"
+
+
+# --- homes with a secret category: noisy counts of categories, and an urn of a public number of records
+
+SECRET = Policy("attribute pay:0", FULL.parts, secret={"pay": ("low", "high")})
+
+
+def secret_plan(prior: tuple[int, ...], gain: Fraction, p: Fraction, n: int) -> Plan:
+    """A plan of a pool of n records, whose categories are counted with noise."""
+    cells, ones, strata = len(prior), (1,) * len(prior), (Fraction(1),) * len(prior)
+    domains = Domains(
+        cells, np.array([0, cells]), np.arange(cells), np.arange(cells).astype(np.uint8), SECRET
+    )
+    only = PoolClass(n, n, n, ones, ones, ones, gain, prior, strata, 4)
+    counted = Domains(2, np.array([0, 2]), np.arange(2), np.zeros(2, np.uint8))
+    noise = GeometricParameters(p.numerator, p.denominator)
+    return Plan(
+        "dirichlet",
+        Target("6", "1/100"),
+        Pools([n], [n], [0]),
+        domains,
+        np.zeros(1, np.int32),
+        DirichletParameters((only,)),
+        workplaces=(MeasuredTable(np.array([n]), np.zeros(1, np.int32), counted, noise),),
+    )
+
+
+def check_secret(guarantee: Guarantee, urn: Urn, p: Fraction) -> float:
+    """Compare a guarantee with every other home and category of a record; return what part of it is lost."""
+    released: dict[Histogram, Numbers] = {}
+    for low in range(urn.n + 1):
+        for first, second in itertools.product(histograms(low, urn.k), histograms(urn.n - low, urn.k)):
+            homes = tuple(a + b for a, b in zip(first, second, strict=True))
+            counts = [np.array([*noise_of(x, p).values()], object) for x in (low, urn.n - low)]
+            drawn = np.array([*urn.distribution(homes).values()], object)
+            released[(*first, *second)] = np.outer(np.outer(*counts), drawn).ravel()
+    curve = [(exp_up(epsilon), delta) for epsilon, delta in guarantee.curve]
+    odds, worst = exp_up(guarantee.epsilon), Fraction(0)
+    for h, one in released.items():
+        others = [released[h2] for h2 in moved(h)]
+        bad = np.zeros(one.size, bool)
+        for other in others:
+            worst = max(worst, *(a / b for a, b in zip(one, other, strict=True)))
+            assert all(lost(one, other, factor) <= delta for factor, delta in curve)
+            bad |= (one > odds * other) | (other > odds * one)
+        assert sum(one[bad], Fraction(0)) <= guarantee.delta
+    return math.log(worst) / float(guarantee.curve[-1][0])
+
+
+@pytest.mark.parametrize("seed", [45, *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(4))])
+def test_no_home_with_a_secret_category_loses_more_than_is_certified(seed: int) -> None:
+    random, reached = Random(seed), list[float]()
+    for _ in range(25 if seed == 45 else 500):
+        prior, n = tuple(random.choice(PALETTE) for _ in range(2)), random.randint(1, 3)
+        gain, p = (
+            random.choice([Fraction(9, 5), Fraction(3), Fraction(20)]),
+            Fraction(1, random.randint(2, 4)),
+        )
+        guarantee = MECHANISM.certify(secret_plan(tuple(int(4 * a) for a in prior), gain, p, n)).tightened()
+        assert guarantee.presence is None
+        reached.append(check_secret(guarantee, Urn(n, n, prior, (Fraction(1),) * 2), p))
     assert median(reached) > 0.5, "the bound is far from the truth"
