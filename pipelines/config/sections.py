@@ -167,8 +167,8 @@ class PublicReleaseSettings(Section):
     """How to cite the release; left out, it is made of publisher, title, date and plan."""
     language: Language = ENGLISH
     """Language of the read-me, the other pages and the records of the release, of its maps, figures, exports
-    and intervals: English, `"en"`, or German, `"de"`. The certificate, the plan, names of columns and
-    messages of programs are English."""
+    and intervals, and of its comparison with a release of the same language: English, `"en"`, or German,
+    `"de"`. The certificate, the plan, names of columns and messages of programs are English."""
 
 
 class ReleaseSettings(PublicReleaseSettings):

@@ -79,7 +79,7 @@ def attackers(
         with whole_folder(to, mode=None) as new_folder:
             page = report.text()
             if report.attackers:
-                page += f"\n![By size of pool]({_FIGURE})\n"
+                page += f"\n![{phrases(report.language).by_size_of_pool}]({_FIGURE})\n"
                 _draw(report, new_folder / _FIGURE)
             (new_folder / ATTACKERS_FILE).write_text(page, encoding="utf-8")
     return report

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from geo_data.geography import Geography
+from pipelines.config.languages import ENGLISH
 from pipelines.plans.workload import workload_of
-from pipelines.release.description import attributes_of
+from pipelines.release.description import Attribute, attributes_of
 from pipelines.views.changes.sides import Side
 from pipelines.views.folder import PublicReleaseError
+from pipelines.views.pages import phrases
 
 _MOST_LEVELS = 2  # that are compared where none is asked for
 
@@ -38,46 +40,38 @@ def check_jobs(a: Side, b: Side) -> None:
         _refuse_other(a, b, words, *(", ".join(each) or "none" for each in zones))
 
 
-def check_attribute(a: Side, b: Side, name: str) -> list[str]:
-    """Refuse an attribute that a release lacks, or whose categories differ; say where labels do."""
+def check_attribute(a: Side, b: Side, name: str, language: str) -> list[Attribute]:
+    """Refuse an attribute that a release lacks, or whose categories differ; return both, if labels do."""
     for side in (a, b):
         if name not in side.release.categories:
             present = ", ".join(side.release.categories) or "none"
             raise PublicReleaseError(f"{side.name} has no attribute {name!r}; it has: {present}")
     _refuse_other(a, b, f"categories of {name}", *(", ".join(s.release.categories[name]) for s in (a, b)))
     meant = [
-        {x.name: x for x in attributes_of(side.release.categories, side.release.config.attribute)}[name]
+        attribute
         for side in (a, b)
+        for attribute in attributes_of(side.release.categories, side.release.config.attribute, language)
+        if attribute.name == name
     ]
-    if meant[0] == meant[1]:
-        return []
-    said = [
-        f"{each.meaning}{f' in {each.unit}' if each.unit else ''}, "
-        + ", ".join(f"{code} = {label}" for code, label in each.labels.items())
-        for each in meant
-    ]
-    return [
-        f'A and B describe "{name}" in other words. A: {said[0]}. B: {said[1]}. Check '
-        "that both mean the same."
-    ]
+    return [] if meant[0] == meant[1] else meant
 
 
 def choose_areas(
     a: Side, b: Side, home: str | None, work: str | None
-) -> tuple[list[tuple[str, str]], list[str]]:
-    """Return the kinds of home and work areas to compare, and what is left out because areas differ."""
+) -> tuple[list[tuple[str, str]], dict[str, int]]:
+    """Return the kinds of home and work areas to compare; and those left out, with how many blocks differ."""
     if home is not None or work is not None:
         pair = (home or work or "", work or home or "")
         for kind in dict.fromkeys(pair):
             if problem := _differ(a, b, kind):
                 fix = f"Fix: choose one of these: {_common(a, b)}"
                 raise PublicReleaseError(f"{a.name}, {b.name}: {problem}. {fix}")
-        return [pair], []
+        return [pair], {}
     known = [{*_workload(side)} for side in (a, b)]
     kinds = [kind for kind in _workload(a) if kind in known[1]]
-    problems = {kind: problem for kind in kinds if (problem := _differ(a, b, kind))}
+    moved_blocks = {kind: moved for kind in kinds if (moved := _moved(a, b, kind))}
     geography, block = a.release.geography, a.release.geography.block_level
-    same = [kind for kind in kinds if kind not in problems]
+    same = [kind for kind in kinds if kind not in moved_blocks]
     same = [kind for kind in same if kind != block] or same
     if not same:
         raise PublicReleaseError(
@@ -85,9 +79,7 @@ def choose_areas(
             f"areas with --home and --work, of these: {_common(a, b)}"
         )
     same.sort(key=lambda kind: (geography.n_units(kind), a.release.kinds_of_areas.index(kind)))
-    return [(kind, kind) for kind in same[:_MOST_LEVELS]], [
-        f"{kind} is left out: {problem}." for kind, problem in problems.items()
-    ]
+    return [(kind, kind) for kind in same[:_MOST_LEVELS]], moved_blocks
 
 
 def _workload(side: Side) -> list[str]:
@@ -110,15 +102,18 @@ def _differ(a: Side, b: Side, kind: str) -> str:
         if kind not in side.release.kinds_of_areas:
             present = ", ".join(side.release.kinds_of_areas)
             return f"{side.letter} has no areas {kind!r}; it has: {present}"
+    moved = _moved(a, b, kind)
+    return str(phrases(ENGLISH).areas_differ(kind, moved)) if moved else ""
+
+
+def _moved(a: Side, b: Side, kind: str) -> int:
+    """Count the blocks that are in another area of a kind in B than in A."""
     one, other = a.release.geography, b.release.geography
     codes = [geography.codes(kind)[geography.units_of_blocks(kind)] for geography in (one, other)]
     position = (
         np.arange(other.n_blocks) if one.block_codes.equals(other.block_codes) else other.number(one.blocks)
     )
-    moved = int((codes[0] != codes[1][position]).sum())
-    if not moved:
-        return ""
-    return f"the areas {kind!r} of A and B differ: in B, {moved:,} blocks are in another one"
+    return int((codes[0] != codes[1][position]).sum())
 
 
 def _common(a: Side, b: Side) -> str:

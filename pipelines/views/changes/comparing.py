@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Any
 
 from geo_data.arguments import PathLike, path_of
+from pipelines.config.languages import ENGLISH
 from pipelines.plans.measured import table_in_words
+from pipelines.release import pages as of_release
 from pipelines.storage.durable import private_folder, whole_folder
 from pipelines.storage.progress import Progress
 from pipelines.views.changes.comparable import check_attribute, check_jobs, choose_areas
 from pipelines.views.changes.counting import ChangeTable, compare_homes, compare_jobs
 from pipelines.views.changes.sides import Side
 from pipelines.views.folder import PublicReleaseError, check_target
-from pipelines.views.pages import render
+from pipelines.views.pages import phrases, render
 from pipelines.views.release import Release, open_release
 
 _log = logging.getLogger(__name__)
@@ -77,11 +78,12 @@ def compare(
         check_target(to, release.public, new=True)
     one, other = sides = Side("A", first, first.geography), Side("B", second, first.geography)
     check_jobs(one, other)
-    areas, remarks = _choose(sides, home, work, by)
+    language = first.language if first.language == second.language else ENGLISH
+    areas, remarks = _choose(sides, home, work, by, language)
     to.parent.mkdir(parents=True, exist_ok=True)
     with private_folder(to.parent) as scratch, whole_folder(to, mode=None) as folder:
         tables = _tables(sides, areas, by, scratch, progress)
-        files = _write(sides, tables, remarks, [by] if by else [], folder)
+        files = _write(sides, tables, remarks, folder, language)
     beyond, rows = sum(table.beyond for table in tables), sum(len(table.rows) for table in tables)
     words = f"{beyond:,} of {rows:,} rows are beyond noise; {README} says how many may be so by chance"
     _log.info("%s", words)
@@ -89,23 +91,23 @@ def compare(
 
 
 def _choose(
-    sides: tuple[Side, Side], home: str | None, work: str | None, by: str | None
+    sides: tuple[Side, Side], home: str | None, work: str | None, by: str | None, language: str
 ) -> tuple[list[tuple[str, str]], list[str]]:
     """Return the kinds of home and work areas to compare, and what readers must know besides."""
-    remarks = check_attribute(*sides, by) if by else []
-    areas, left_out = choose_areas(*sides, home, work)
+    say, remarks = phrases(language), []
+    if by and (described := check_attribute(*sides, by, language)):
+        remarks.append(say.described_otherwise(*described))
+    areas, moved_blocks = choose_areas(*sides, home, work)
+    remarks += [say.areas_left_out(kind, blocks) for kind, blocks in moved_blocks.items()]
     without = [side for side in sides if side.without_draws]
     if without and home is not None:
         side = without[0]
+        reason = phrases(ENGLISH).without_draws[side.without_draws]
         fix = "Fix: leave out --home, and jobs by workplace are compared"
-        raise PublicReleaseError(f"{side.name}: {side.without_draws}. {fix}")
+        raise PublicReleaseError(f"{side.name}: {reason}. {fix}")
     if without:
-        reasons: dict[str, list[str]] = {}
-        for side in without:
-            reasons.setdefault(side.without_draws, []).append(side.letter)
-        words = "; ".join(f"{' and '.join(letters)}: {reason}" for reason, letters in reasons.items())
-        left_out.append(f"Residents and flows are left out. {words}.")
-    return areas, [*remarks, *left_out]
+        remarks.append(say.homes_left_out(without))
+    return areas, remarks
 
 
 def _tables(
@@ -145,29 +147,39 @@ def _open_draws(sides: tuple[Side, Side], by: str | None, scratch: Path, progres
 
 
 def _write(
-    sides: tuple[Side, Side], tables: list[ChangeTable], remarks: list[str], by: list[str], folder: Path
+    sides: tuple[Side, Side], tables: list[ChangeTable], remarks: list[str], folder: Path, language: str
 ) -> dict[str, str]:
     """Write tables that have rows, maps and the read-me; return the names of the files."""
+    say, reasons = phrases(language), of_release.phrases(language).reasons
     unknown = [
-        f"{table.unknown:,} rows of {table.words} are left out: A or B has no measured table that tells them."
+        say.rows_left_out(table.unknown, say.table(table.home, table.work, table.by))
         for table in tables
         if table.unknown
     ]
     tables = [table for table in tables if len(table.rows)]
-    files = {table.words: f"{table.name}.csv" for table in tables}
     for table in tables:
-        table.rows.to_csv(folder / files[table.words], index=False, lineterminator="\n")
-    maps = _draw_maps(sides, tables, folder)
-    context: dict[str, Any] = {"tables": tables, "files": files, "maps": maps, "by": by}
-    draws = [side.draws.draws for side in sides if side.draws is not None]
-    context |= {"remarks": [*remarks, *unknown], "draws": min(draws, default=None)}
-    text = render("changes.txt", a=sides[0], b=sides[1], **context)
+        table.rows.to_csv(folder / table.file, index=False, lineterminator="\n")
+    maps = _draw_maps(sides, tables, folder, language)
+    text = render(
+        "changes.txt",
+        language,
+        sides=sides,
+        reasons={side.letter: reasons(side.release.certificate) for side in sides},
+        tables=tables,
+        by=dict.fromkeys(name for table in tables for name in table.by),
+        draws=min((side.draws.draws for side in sides if side.draws is not None), default=None),
+        remarks=[*remarks, *unknown],
+        maps=maps,
+    )
     (folder / README).write_text(f"{text}\n", encoding="utf-8")
-    return {**files, **maps, "read-me": README}
+    files = {table_in_words(table.home, table.work, table.by): table.file for table in tables}
+    return {**files, **{f"map of {kind}": name for kind, name in maps.items()}, "read-me": README}
 
 
-def _draw_maps(sides: tuple[Side, Side], tables: list[ChangeTable], folder: Path) -> dict[str, str]:
-    """Draw a map of each kind of areas that have places, and return the names of their files."""
+def _draw_maps(
+    sides: tuple[Side, Side], tables: list[ChangeTable], folder: Path, language: str
+) -> dict[str, str]:
+    """Draw a map of each kind of areas that have places, and return the names of their files by kind."""
     from pipelines.views.figures.changes import ChangeMap, draw_changes  # what it needs takes its time
 
     a, b = (side.release for side in sides)
@@ -175,15 +187,12 @@ def _draw_maps(sides: tuple[Side, Side], tables: list[ChangeTable], folder: Path
     for table in tables:
         if table.kind is not None:
             panels.setdefault(table.kind, []).append(table)
-    warning = " ".join(
-        f"{side.letter} IS NOT FOR RELEASE." for side in sides if not side.release.certificate.for_release
-    )
     maps = {}
     for kind, of_kind in panels.items():
         name = f"map_{kind}.png"
-        about = ChangeMap(kind, (sides[0].words, sides[1].words), warning)
+        about = ChangeMap(kind, sides, language)
         # Polygons are the same places: either release may have them.
         with_polygons = a if kind in a.levels and a.polygons(kind) is not None else b
         if draw_changes(with_polygons, about, of_kind, folder / name):
-            maps[f"map of {kind}"] = name
+            maps[kind] = name
     return maps

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pipelines.plans.measured import table_in_words
 from pipelines.storage.progress import Progress
 from pipelines.views.changes.sides import Cells, Int64, Shape, Side
 from pipelines.views.intervals.workplaces import SIDE
@@ -26,27 +25,38 @@ class ChangeTable:
 
     Attributes
     ----------
-    name : str
-        Of its file, without a suffix.
-    words : str
-        What it counts.
+    home, work : str or None
+        Kinds of its areas, as far as it has them.
+    by : tuple of str
+        The attribute, if it is by one.
     rows : DataFrame
         ``work`` and ``home`` (codes, as far as it has them), the attribute, ``A``, ``B``, ``difference``,
         ``low``, ``high``, ``beyond_noise``.
-    kind : str or None
-        Kind of the areas of a table that counts nothing else apart, and can be a map.
     exact : bool
         Whether all numbers of A and B are exact.
     unknown : int
         Rows that are left out, as nothing that was published tells of them.
     """
 
-    name: str
-    words: str
+    home: str | None
+    work: str | None
+    by: tuple[str, ...]
     rows: pd.DataFrame
-    kind: str | None
     exact: bool = False
     unknown: int = 0
+
+    @property
+    def file(self) -> str:
+        """The name of its file."""
+        areas = f"jobs_{self.work}"
+        if self.home:
+            areas = f"flows_{self.home}_to_{self.work}" if self.work else f"residents_{self.home}"
+        return f"{areas}{''.join(f'_by_{name}' for name in self.by)}.csv"
+
+    @property
+    def kind(self) -> str | None:
+        """Kind of the areas of a table that counts nothing else apart, and can be a map."""
+        return None if self.by or (self.home and self.work) else self.home or self.work
 
     @property
     def beyond(self) -> int:
@@ -82,8 +92,7 @@ def compare_jobs(a: Side, b: Side, level: str, by: tuple[str, ...]) -> ChangeTab
     }
     columns = {"work": a.numbering.codes(level)[unit], **_labels(a, by, category)}
     rows, unknown = _with_verdict(pd.DataFrame(columns | numbers)), int((~known & can).sum())
-    name, words, kind = _file(None, level, by), table_in_words(None, level, by), None if by else level
-    return ChangeTable(name, words, rows, kind, not variance[can].any(), unknown)
+    return ChangeTable(None, level, by, rows, not variance[can].any(), unknown)
 
 
 def compare_homes(
@@ -111,8 +120,7 @@ def compare_homes(
     columns = {} if work is None else {"work": geography.codes(work)[work_unit]}
     columns |= {"home": geography.codes(home)[home_unit], **_labels(a, by, category)}
     rows = _with_verdict(pd.concat([pd.DataFrame(columns), numbers], axis=1))
-    kind = home if work is None and not by else None
-    return ChangeTable(_file(home, work, by), table_in_words(home, work, by), rows, kind)
+    return ChangeTable(home, work, by, rows)
 
 
 def _differences(
@@ -156,8 +164,3 @@ def _with_verdict(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _labels(a: Side, by: tuple[str, ...], category: NDArray[np.integer]) -> dict[str, NDArray[np.object_]]:
     return {name: np.array(a.release.categories[name], object)[category] for name in by}
-
-
-def _file(home: str | None, work: str | None, by: tuple[str, ...]) -> str:
-    areas = f"flows_{home}_to_{work}" if home and work else f"residents_{home}" if home else f"jobs_{work}"
-    return "_".join([areas, *(f"by_{name}" for name in by)])

@@ -92,7 +92,7 @@ class Side:
     draws : PosteriorDraws or None
         None until `open_draws`, and where there are none.
     without_draws : str
-        Why there are none; "" where there are, or will be.
+        Why there are none, a key of the phrases `without_draws`; "" where there are, or will be.
     """
 
     letter: str
@@ -108,11 +108,7 @@ class Side:
             plan = self.release.plan
             if not (plan.workplaces or plan.fills_slots):
                 raise  # there is nothing to compare
-            self.without_draws = (
-                "how many jobs were counted is confidential, so there are no draws of homes"
-                if plan.workplaces
-                else "there are areas where nobody can live, or work without a place, so no draws yet"
-            )
+            self.without_draws = "workplaces" if plan.workplaces else "places"
 
     @property
     def name(self) -> str:

@@ -216,9 +216,7 @@ class Workers:
         say, attributes, release = self.source.say, {}, self.source.release
         meant = attributes_of(release.categories, release.config.attribute, self.source.language)
         for attribute in meant:
-            labels = [f"{code} = {label}" for code, label in attribute.labels.items() if code != label]
-            words = say.worker_meaning(attribute.meaning, attribute.unit, labels)
-            attributes[_column(attribute.name)] = str(words)
+            attributes[_column(attribute.name)] = str(say.coded_attribute(attribute))
         block = singular(release.geography.block_level, self.source.language)
         return {
             "worker": str(say.worker_number),

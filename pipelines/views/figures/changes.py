@@ -21,10 +21,12 @@ from pipelines.views.figures.charts import title_panel
 from pipelines.views.figures.figure import DOTS, METADATA, STYLE, wrapped
 from pipelines.views.figures.maps import frame_map
 from pipelines.views.labels import singular
+from pipelines.views.pages import phrases
 from pipelines.views.release import Release
 
 if TYPE_CHECKING:
     from pipelines.views.changes.counting import ChangeTable
+    from pipelines.views.changes.sides import Side
 
 # ColorBrewer's PuOr, which the colour-blind tell apart: orange is fewer, purple is more; darker is further.
 _FEWER, _MORE = ("#fdb863", "#e08214", "#b35806"), ("#b2abd2", "#8073ac", "#542788")
@@ -42,21 +44,16 @@ _LOW, _HIGH, _WORDS = 2.5, 6.0, 1.9  # heights, of maps and of the words around 
 
 @dataclass(frozen=True)
 class ChangeMap:
-    """What a map of changes says of itself.
-
-    Attributes
-    ----------
-    kind : str
-        Of areas.
-    names : tuple of str
-        What A and B are called.
-    warning : str
-        Of releases that are not for release; "" where both are.
-    """
+    """What a map of changes is about: the kind of its areas, A and B; and its language."""
 
     kind: str
-    names: tuple[str, str]
-    warning: str
+    sides: tuple[Side, Side]
+    language: str
+
+    @property
+    def say(self) -> Any:
+        """What Python puts together to texts, in this language."""
+        return phrases(self.language)
 
 
 def draw_changes(release: Release, about: ChangeMap, tables: list[ChangeTable], path: Path) -> bool:
@@ -82,14 +79,16 @@ def draw_changes(release: Release, about: ChangeMap, tables: list[ChangeTable], 
         for axis, table in zip(figure.subplots(1, len(tables), squeeze=False)[0], tables, strict=True):
             if land is not None:
                 land.plot(ax=axis, color=_LAND, edgecolor="#d8d8d8", linewidth=0.35)
-            _draw_panel(axis, placed, table, edges)
-            frame_map(axis, (west - pad, south - pad, east + pad, north + pad))
+            _draw_panel(axis, placed, table, edges, about.say)
+            frame_map(axis, (west - pad, south - pad, east + pad, north + pad), about.language)
         _finish(figure, about, tables, placed.index, edges)
         figure.savefig(path, dpi=DOTS, metadata=METADATA[".png"])
     return True
 
 
-def _draw_panel(axis: Axes, placed: gpd.GeoDataFrame, table: ChangeTable, edges: NDArray[np.int64]) -> None:
+def _draw_panel(
+    axis: Axes, placed: gpd.GeoDataFrame, table: ChangeTable, edges: NDArray[np.int64], say: Any
+) -> None:
     """Colour each area by its class."""
     side = _side(table)
     rows = table.rows.set_index(side).reindex(placed.index)
@@ -101,20 +100,14 @@ def _draw_panel(axis: Axes, placed: gpd.GeoDataFrame, table: ChangeTable, edges:
     _draw_areas(axis, placed[~known], _BLANK)
     _draw_areas(axis, placed[same], _SAME)
     # Points may lie upon each other: those that changed most are on top.
-    for number, style, _ in sorted(_classes(edges), key=lambda each: abs(each[0])):
+    for number, style, _ in sorted(_classes(edges, say), key=lambda each: abs(each[0])):
         _draw_areas(axis, placed[known & ~same & (classes == number)], style)
-    words = f"{table.beyond:,} of {len(table.rows):,} areas "
-    words += (
-        "differ; exact"
-        if table.exact
-        else f"beyond noise; up to about {table.by_chance:,} would be by chance"
-    )
-    title_panel(axis, "Jobs by workplace" if side == "work" else "Residents", words)
+    title_panel(axis, say.changed[side], say.areas_changed(table))
 
 
 def _side(table: ChangeTable) -> str:
     """Return the column of the areas of a table."""
-    return "work" if "work" in table.rows else "home"
+    return "home" if table.work is None else "work"
 
 
 def _draw_areas(axis: Axes, areas: gpd.GeoDataFrame, style: dict[str, Any]) -> None:
@@ -133,35 +126,33 @@ def _finish(
     figure: Figure, about: ChangeMap, tables: list[ChangeTable], placed: pd.Index, edges: NDArray[np.int64]
 ) -> None:
     """Add title, legend and what the colours mean."""
-    single = len(tables) == 1
-    classes = [(style, label) for _, style, label in reversed(_classes(edges))]
-    classes.append((_SAME, "no change"))
+    single, say = len(tables) == 1, about.say
+    classes = [(style, label) for _, style, label in reversed(_classes(edges, say))]
+    classes.append((_SAME, say.no_change))
     if any(not placed.isin(table.rows[_side(table)]).all() for table in tables):
-        classes.append((_BLANK, "no number"))
+        classes.append((_BLANK, say.no_number))
     handles = [Patch(edgecolor=_BORDER, linewidth=0.5, label=label, **style) for style, label in classes]
-    figure.legend(handles=handles, title="B minus A", loc="outside right center", frameon=False)
-    title = f"Change from A to B, by {singular(about.kind)}\nA: {about.names[0]}\nB: {about.names[1]}"
+    figure.legend(handles=handles, title=say.b_minus_a, loc="outside right center", frameon=False)
+    title = say.change_title(singular(about.kind, about.language), *about.sides)
     title = wrapped(title, 76 if single else 110)
     figure.suptitle(title, x=0.015, ha="left", fontsize=11 if single else 12, fontweight="bold")
     unplaced = len({code for table in tables for code in table.rows[_side(table)]} - {*placed})
-    words = [
-        about.warning,
-        "Synthetic workers, no real person.",
-        "B minus A, coloured where the interval of 90 % of the difference excludes 0.",
-        f"Areas without a place on the map, which the tables have: {unplaced:,}." if unplaced else "",
-    ]
-    source = wrapped(" ".join(filter(None, words)), 100 if single else 170)
+    source = wrapped(say.change_source(about.sides, unplaced), 100 if single else 170)
     figure.supxlabel(source, x=0.015, ha="left", fontsize=7.5, color="0.35")
 
 
-def _classes(edges: NDArray[np.int64]) -> list[tuple[int, dict[str, Any], str]]:
+def _classes(edges: NDArray[np.int64], say: Any) -> list[tuple[int, dict[str, Any], str]]:
     """Return number, style and words of each class, from fewest to most."""
     ends = list(zip((edges[:-1] + 1).tolist(), edges[1:].tolist(), strict=True))
     steps = _FEWER[-len(ends) :], _MORE[-len(ends) :]
-    words = [f"{low:,}" if low == high else f"{low:,} to {high:,}" for low, high in ends]
-    fewer = [(-i - 1, {"facecolor": steps[0][i]}, f"{words[i]} fewer") for i in range(len(ends))]
-    more = [(i + 1, {"facecolor": steps[1][i]}, f"{words[i]} more") for i in range(len(ends))]
-    return [*reversed(fewer), (0, _WITHIN, "within noise"), *more]
+    fewer, more = (
+        [
+            (sign * (i + 1), {"facecolor": colours[i]}, say.size_of_change(*end, sign))
+            for i, end in enumerate(ends)
+        ]
+        for sign, colours in zip((-1, 1), steps, strict=True)
+    )
+    return [*reversed(fewer), (0, _WITHIN, say.within_noise), *more]
 
 
 def _edges(differences: NDArray[np.int64]) -> NDArray[np.int64]:

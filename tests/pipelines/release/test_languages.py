@@ -1,6 +1,6 @@
 """Every language has what English has: the same templates, with the same names, and the same phrases.
 
-Those of a release's folder, and those of what is made of a release: exports, intervals, maps.
+Those of a release's folder, and those of what is made of a release: exports, intervals, changes, maps.
 """
 
 from __future__ import annotations
@@ -26,6 +26,13 @@ OTHERS = [language for language in LANGUAGES if language != ENGLISH]
 ROOMS: dict[str, tuple[ModuleType, Path]] = {
     "release": (of_release, TEMPLATES),
     "views": (of_views, of_views.TEMPLATES),
+}
+
+
+# What is beside the folders of languages: code, words of the certificate, and a page for the office.
+SHARED = {
+    "release": {"definition.json.j2", "first_steps.md.j2", "policy.json.j2"},
+    "views": {"evaluation.html"},
 }
 
 
@@ -56,6 +63,12 @@ def test_a_language_has_the_same_templates_with_the_same_names(room: str, langua
 
 
 @pytest.mark.parametrize("room", ROOMS)
+def test_no_text_for_readers_is_in_one_language_only(room: str) -> None:
+    _, folder = ROOMS[room]
+    assert {path.name for path in folder.iterdir() if path.is_file()} == SHARED[room]
+
+
+@pytest.mark.parametrize("room", ROOMS)
 @pytest.mark.parametrize("language", OTHERS)
 def test_a_language_has_the_same_phrases(room: str, language: str) -> None:
     pages, _ = ROOMS[room]
@@ -67,6 +80,8 @@ def test_a_language_has_the_same_phrases(room: str, language: str) -> None:
             assert one.arguments == translated.arguments, name
         elif isinstance(one, dict):
             assert [*one] == [*translated], name
+        elif isinstance(one, list | tuple):
+            assert len(one) == len(translated), name
 
 
 def test_numbers_have_the_marks_of_the_language_here_and_in_verify_py() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,16 +13,20 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from matplotlib.figure import Figure
 from matplotlib.image import imread
+from matplotlib.text import Text
 
 import pipelines
 import synth
 from helpers import freeze
 from pipelines import PublicReleaseError, Release
 from pipelines.cli.main import main
+from pipelines.config.languages import ENGLISH
 from pipelines.views import download
 from pipelines.views.figures.changes import _classes, _edges
 from pipelines.views.intervals.workplaces import WorkplaceIntervals
+from pipelines.views.pages import phrases
 
 from ...running.helpers import GEOMETRIC
 from ...running.kinds import KIND
@@ -185,7 +190,7 @@ def test_a_large_change_is_beyond_noise_and_exact_numbers_have_exact_differences
 @pytest.mark.parametrize("most", [0, 1, 2, 4, 10, 501, 99_999])
 def test_the_legend_has_every_change_once(most: int) -> None:
     edges = _edges(np.array([most // 2, -most]))
-    words = {number: label.replace(",", "") for number, _, label in _classes(edges)}
+    words = {number: label.replace(",", "") for number, _, label in _classes(edges, phrases(ENGLISH))}
     assert words.pop(0) == "within noise"
     for change in {*range(1, most + 1, max(1, most // 500)), most} - {0}:
         number = int(np.searchsorted(edges, change))
@@ -332,6 +337,32 @@ def test_what_cannot_be_compared_is_refused_and_both_are_named(
     said = " ".join(files["read-me"].read_text(encoding="utf-8").split())
     assert "bgrp is left out: the areas 'bgrp' of A and B differ" in said
     assert not any(str(release.public) in said for release in (first, renamed))
+
+
+def test_a_comparison_is_in_the_language_of_both_releases(
+    made: Made, again: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else in English. Names of files and columns are the same, and no sentence is."""
+    german = made(1, {"release.language": "de"}), made(2, {"release.language": "de"})
+    drawn: list[str] = []
+    save = Figure.savefig
+
+    def keep(figure: Figure, *args: Any, **more: Any) -> None:
+        save(figure, *args, **more)
+        drawn.append(" ".join(text.get_text() for text in figure.findobj(Text) if isinstance(text, Text)))
+
+    monkeypatch.setattr(Figure, "savefig", keep)
+    files, said = [], []
+    for number, pair in enumerate([german, (german[0], again)]):
+        files.append(pipelines.compare(*pair, tmp_path / str(number), home="trct", by="SE"))
+        lines = files[-1]["read-me"].read_text(encoding="utf-8").splitlines()
+        lines = [line for line in lines if not line.startswith(("A: ", "B: "))]
+        said.append([{*re.findall(r"[^\W\d]{4,}", text)} for text in ("\n".join(lines), drawn[-1])])
+    assert [*files[0]] == [*files[1]]
+    names = {"home", "work", "high", "difference", "beyond_noise", "True", "minus", "trct", "Small", "region"}
+    names |= {*re.findall(r"[^\W\d]{4,}", " ".join(path.name for path in files[0].values()))}
+    for german_words, english_words in zip(*said, strict=True):
+        assert german_words & english_words <= names
 
 
 def test_the_command_writes_what_its_page_says_and_replaces_nothing(
