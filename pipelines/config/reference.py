@@ -22,13 +22,13 @@ from pipelines.config.sections import Section, tables_of
 _HEAD = """\
 # Configuration
 
-Every key of a release configuration (TOML), written by `make reference` from the program itself.
-Paths are relative to the folder of the file. *Exact numbers* are written as text, `"8.6"`, `"1e-5"`
-or `"1/3"`, so that what is certified is what was asked for. An unknown key, or a number that is not
-exact, is refused; all problems of a file are reported at once. How each input must look is in
-[inputs.md](inputs.md), what the planner chooses by itself in [planning.md](planning.md);
-`examples/` has whole configurations: a built-in region, Rhode Island, a British city, and
-that city as a census whose records are protected whole.
+This page lists every key of a release configuration, a TOML file. `make reference` writes it from the
+program itself. Paths are relative to the folder of the file. Write *exact numbers* as text, `"8.6"`,
+`"1e-5"` or `"1/3"`: what is certified is then what you asked for. The program refuses unknown keys and
+numbers that are not exact, and reports all problems of a file at once. [inputs.md](inputs.md) says how
+each input must look, [planning.md](planning.md) what the planner chooses by itself. `examples/` has whole
+configurations: a built-in region, Rhode Island, a British city, and that city as a census whose whole
+records are protected.
 """
 
 _KINDS = {

@@ -146,29 +146,30 @@ class PublicReleaseSettings(Section):
     job_type: JobType = "JT00"
     """LODES job type, `"JT00"` (all jobs) to `"JT05"`."""
     mechanism: Mechanism | None = None
-    """Name of the mechanism, `"dirichlet"` or `"geometric"`; left out, the one with whose best plan the
-    workload loses less, of those that have what else is asked for."""
+    """`"dirichlet"` (resampling) or `"geometric"` (noise). Left out, the planner takes the one whose best
+    plan loses less of the workload, among those that can do all else that is asked for."""
     csv: bool = True
-    """Write the OD files as csv.gz too. Without it a release of many jobs is quicker and smaller: each
-    Parquet table is then a folder with a file for each batch, and `odsynth export` makes CSV when wanted."""
+    """Write the origin-destination files as csv.gz too. Without it, a large release is quicker and smaller:
+    each Parquet table is then a folder with a file for each batch, and `odsynth export` makes CSV when
+    wanted."""
     implicates: Annotated[int, Field(ge=1, le=99)] = 1
-    """Number of synthetic data sets of the same records, 1 to 99; epsilon and delta are those of all of them
+    """Number of synthetic data sets of the same records, 1 to 99. `epsilon` and `delta` are for all of them
     together."""
     implicate_source: ImplicateSource = "independent-runs"
-    """Each implicate is an independent run of the mechanism, as combining rules need; or all are cut from one
-    urn, which costs less."""
+    """Where implicates come from: independent runs of the mechanism, which combining rules need; or one urn
+    from which all are cut, which costs less."""
     licence: Line | None = None
-    """Licence of the released data, such as `"CC-BY-4.0"` or an address: exports have it in every file."""
+    """Licence of the released data, such as `"CC-BY-4.0"` or an address. Every exported file has it."""
     publisher: Line | None = None
-    """Who publishes the release, as it is to be named: stands in its read-me and its records."""
+    """Who publishes the release. Its read-me and its records give this name."""
     contact: Email | None = None
-    """E-mail address for questions about the release; it stands there for as long as the release does."""
+    """E-mail address for questions about the release. It stays in the release for good."""
     citation: Line | None = None
-    """How to cite the release; left out, it is made of publisher, title, date and plan."""
+    """How to cite the release. Left out, the citation has publisher, title, date and plan."""
     language: Language = ENGLISH
-    """Language of the read-me, the other pages and the records of the release, of its maps, figures, exports
-    and intervals, and of its comparison with a release of the same language: English, `"en"`, or German,
-    `"de"`. The certificate, the plan, names of columns and messages of programs are English."""
+    """English, `"en"`, or German, `"de"`: the language of the release's pages and records, of its maps, figures,
+    exports and intervals, and of its comparison with a release of the same language. The certificate, the plan,
+    names of columns and messages of programs are English."""
 
 
 class ReleaseSettings(PublicReleaseSettings):
@@ -186,17 +187,17 @@ class PrivacySettings(Section):
     delta: DeltaNumber
     """Probability of a loss above `epsilon`; in [0, 1)."""
     guarantee: Literal["pdp", "dp"] = "pdp"
-    """Which guarantee `epsilon` and `delta` are requested for: probabilistic differential privacy of the
-    whole run, or record-level differential privacy. The certificate states both."""
+    """The guarantee that must hold with `epsilon` and `delta`: `"pdp"`, probabilistic differential privacy of
+    the whole run, or `"dp"`, record-level differential privacy. The certificate states both."""
     protects: Protected = "home"
-    """What of a job record is protected: all of it, `"record"`: home, workplace, attributes, and whether it
-    is there at all, by default where jobs are microdata; or its home, `"home"`, by default where they are
-    LODES: then the workplace and the attributes of every job are public, and released exactly; or home and
-    some attributes, `["home", "earnings"]`, with `categories` in the `[[attribute]]` of each."""
+    """What of a job record is protected. `"record"`, the default for microdata: home, workplace, attributes,
+    and whether the record is there at all. `"home"`, the default for LODES: the home; the workplace and the
+    attributes of every job are then public, and released exactly. `["home", "earnings"]`: the home and the
+    attributes named, each with `categories` in its `[[attribute]]`."""
     policy: Policy = FullPolicy()
-    """Which home may stand in the place of which other one: any ("full"); or any in the same unit of a level,
-    such as `{ partition = "cty" }`, and in which of these units the home of each job lies is then public, and
-    reproduced exactly; or any whose block lies within a distance, such as `{ distance_km = 16 }`."""
+    """Which homes may stand for a home. `"full"`: any. `{ partition = "cty" }`: any in the same unit of a
+    level; the unit of each job's home is then public, and reproduced exactly. `{ distance_km = 16 }`: any
+    whose block lies within this distance."""
 
     @property
     def secret(self) -> tuple[str, ...]:
@@ -210,13 +211,14 @@ class LodesJobsSettings(Section):
     format: Literal["lodes"]
     file: InputPath
     """The main file (csv, csv.gz or Parquet): workers who live in the geography. A name with * or ? stands
-    for all files that match, one for each state, say."""
+    for all files that match, such as one for each state."""
     aux: InputPath | None = None
     """The aux file, or files: workers who live in external zones (`geography.external_zones`)."""
     records_per_worker: ClassVar[int] = 1
     population: Population = "all"
-    """Whose jobs are released: those of all workers, for which `aux` is needed; or those of residents, whose
-    home lies inside the geography. That it does is then taken to be public, and is not protected."""
+    """Whose jobs are released. `"all"`: those of all workers; this needs `aux`. `"residents"`: those of
+    people whose home lies inside the geography; that it does is then taken to be public, and is not
+    protected."""
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -237,18 +239,18 @@ class MicrodataJobsSettings(Section):
     worker: Line | None = None
     """Column that identifies the worker, if there is one."""
     count: Line | None = None
-    """Column of the number of jobs of a row; without it, each row is one job."""
+    """Column of the number of jobs of a row. Without it, each row is one job."""
     decimal_point: bool = False
-    """A point in `count` is a decimal mark, also where it may be one of thousands (1.000)."""
+    """A point in `count` is a decimal mark, even where it may separate thousands (1.000)."""
     attributes: Names = ()
     """Columns of attributes of the job."""
     records_per_worker: Annotated[int, Field(ge=1, le=MAX_RECORDS)] = 1
-    """The most job records that one worker may have, 1 to 1,000. `privacy` is about one record; a worker with
-    several loses more, which the plan and the certificate state and the ledger is debited."""
+    """The most job records that one worker may have, 1 to 1,000. `privacy` is about one record. A worker with
+    several loses more: plan and certificate state this loss, and the ledger is debited with it."""
     population: Population = "all"
-    """Whose jobs are released: those of all workers, for which `geography.external_zones` are needed; or
-    those of residents, whose home lies inside the geography. That it does is then taken to be public, and is
-    not protected."""
+    """Whose jobs are released. `"all"`: those of all workers; this needs `geography.external_zones`.
+    `"residents"`: those of people whose home lies inside the geography; that it does is then taken to be
+    public, and is not protected."""
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -284,9 +286,9 @@ class FlowTable(Section):
     margin: Line | None = None
     """Column of its margin of error at 90 %."""
     decimal_point: bool = False
-    """A point in `flow` is a decimal mark, also where it may be one of thousands (1.000)."""
+    """A point in `flow` is a decimal mark, even where it may separate thousands (1.000)."""
     same_jobs: bool = False
-    """The table counts the same jobs as the release, as an earlier release does: its totals are then compared
+    """The table counts the same jobs as the release, as an earlier release does. Its totals are then compared
     with the public number of jobs."""
 
     def _problems(self) -> Iterator[Problem]:
@@ -331,26 +333,25 @@ class LodesTable(Section):
     destination_level: Line
     """Level (or kind of non-nesting area) to which workplaces are added up."""
     same_jobs: bool = True
-    """As for `format = "flows"`; left out, it is false where the name of the file has another job type."""
+    """As for `format = "flows"`. Left out, it is false where the file's name has another job type."""
 
 
 AuxiliaryTable: TypeAlias = FlowTable | CtppTable | AcsTable | LodesTable
 
 
 class WorkplaceSettings(Section):
-    """A public table of jobs by workplace: the release has its totals, those of the jobs are protected."""
+    """A public table of jobs by workplace. The release has its totals; those of the records are protected."""
 
     file: InputPath
-    """The table. For microdata its columns are named as in `jobs`: the work block and every attribute, and
-    `count`. For LODES jobs they are those of an origin-destination file, without homes."""
+    """The table. For microdata: the columns of work block and attributes, named as in `jobs`, and `count`.
+    For LODES jobs: the columns of an origin-destination file, without homes."""
     count: Line | None = None
     """For microdata: the column of the number of jobs of a row."""
     fewest: ShareNumber = Fraction(4, 5)
-    """For the mechanism "dirichlet": the fewest jobs that a pool is expected to have in the confidential
-    file, as a part of its public total, in (0, 1]. Where it has fewer, homes drawn from public data fill it
-    up."""
+    """For `"dirichlet"`: the fewest confidential jobs expected in a pool, as a share of its public total, in
+    (0, 1]. A pool with fewer is filled up with homes drawn from public data."""
     most: FactorNumber = Fraction(5, 4)
-    """The same for the most jobs, at least 1. Where it has more, some are left out at random."""
+    """The same for the most jobs, at least 1. From a pool with more, some are left out at random."""
 
     @property
     def record_range(self) -> synth.RecordRange:
@@ -370,7 +371,7 @@ class WeightsSettings(Section):
     weight: Line
     """Column of the weight."""
     decimal_point: bool = False
-    """A point in `weight` is a decimal mark, also where it may be one of thousands (1.000)."""
+    """A point in `weight` is a decimal mark, even where it may separate thousands (1.000)."""
 
     def _problems(self) -> Iterator[Problem]:
         yield from repeated(self.area, self.weight)
@@ -383,24 +384,24 @@ class WorkloadTable(Section):
     """
 
     home: Line | None = None
-    """Level (or kind of non-nesting area) of the home areas; an external zone is an area of every level. Left
-    out, where whole records are protected, jobs are counted by workplace alone."""
+    """Level (or kind of non-nesting area) of the home areas. An external zone is an area of every level.
+    Where whole records are protected, leave it out to count jobs by workplace alone."""
     work: Line | None = None
-    """The same of the work areas, which may be blocks. Left out, jobs are counted wherever they are: the
-    table is one of residents."""
+    """The same for the work areas, which may be blocks. Left out, the table counts residents, wherever they
+    work."""
     attributes: Names = ()
-    """Attributes of the jobs by whose categories they are counted, several by every combination of these; at
+    """Attributes by whose categories jobs are counted; of several, by every combination of categories. At
     most one for LODES jobs."""
     weight: WeightNumber = Fraction(1)
-    """What a job that is wrong in this table counts, against the other tables; at least 0, which only reports
-    the table."""
+    """How much a misplaced job of this table counts beside those of other tables; at least 0. With 0, the
+    table is only reported."""
 
     def _problems(self) -> Iterator[Problem]:
         yield from repeated(*self.attributes)
 
 
 class ShareTable(Section):
-    """What is public of how the categories of a protected attribute share jobs: a prior, and no more.
+    """Public shares of the categories of a protected attribute among jobs: a prior, and no more.
 
     The key `table` of `[[attribute]]`. It goes without `[workplaces]`, which has the categories too.
     """
@@ -412,11 +413,11 @@ class ShareTable(Section):
     count: Line
     """Column of the number of jobs, or of their share."""
     level: Line | None = None
-    """Level of the work areas. Left out, with `area`, the table is of the whole region."""
+    """Level of the work areas. Left out together with `area`, the table is of the whole region."""
     area: Line | None = None
     """Column of the area's code."""
     decimal_point: bool = False
-    """A point in `count` is a decimal mark, also where it may be one of thousands (1.000)."""
+    """A point in `count` is a decimal mark, even where it may separate thousands (1.000)."""
 
     def _problems(self) -> Iterator[Problem]:
         yield from repeated(self.area, self.category, self.count)
@@ -426,7 +427,7 @@ class ShareTable(Section):
 
 
 class AttributeSettings(Section):
-    """What an attribute of the jobs, or a kind of area, means: stands where a release explains a column.
+    """What an attribute of the jobs, or a kind of area, means. The release explains its columns with it.
 
     Attributes of LODES jobs are known; those of microdata, and levels other than those of LODES, are called
     what their columns are, unless it is said here.
@@ -435,15 +436,15 @@ class AttributeSettings(Section):
     name: Line
     """The attribute, of `jobs.attributes`; or `geography.block`, a level or a kind of non-nesting areas."""
     meaning: Line | None = None
-    """What it is, in a few words: of an attribute such as go behind "jobs whose", "working time"; of a kind
-    of area such as go behind "code of its", "output area of the census"."""
+    """What it is, in a few words: for an attribute, words that follow "jobs whose", such as "working time";
+    for a kind of area, words that follow "code of its", such as "output area of the census"."""
     unit: Line | None = None
     """Unit of its categories, such as "hours a week"."""
     labels: Labels = Field(default_factory=dict)
-    """What its codes stand for, as far as they do not speak for themselves."""
+    """What its codes stand for, where they do not explain themselves."""
     categories: Categories | None = None
-    """All categories that a job may have, one of which may stand for a missing value: needed where the
-    attribute is protected (`privacy.protects`), as it then may not be read from the jobs."""
+    """All categories that a job may have; one may stand for a missing value. Needed where the attribute is
+    protected (`privacy.protects`): its categories may then not be read from the jobs."""
     table: ShareTable | None = None
     """Where the attribute is protected: a public table of how its categories share jobs."""
 
@@ -452,7 +453,7 @@ class RunSettings(Section):
     """How a run works; nothing here changes what is released."""
 
     batch_jobs: Annotated[int, Field(ge=1, le=MOST)] | None = None
-    """About how many jobs one task draws, which bounds its memory; left out, 100,000, and more for large
+    """About how many jobs one task draws, which bounds its memory. Left out, 100,000, and more for large
     releases."""
     world_readable: bool = False
     """Accept confidential files that everybody on the machine can read."""
@@ -480,33 +481,33 @@ class PublicGeographySettings(Section):
     """The public geography: one row per block."""
 
     file: InputPath
-    """The crosswalk."""
+    """The table of blocks, called the crosswalk."""
     block: LevelName
-    """Column of the block's code. Files are named after this column and after the levels, so the name has no
-    slash and no backslash, and does not begin with a dot."""
+    """Column of the block's code. Names of files contain the name of this column and of the levels: it has no
+    slash, no backslash, and no dot at its beginning."""
     levels: LevelNames
-    """Columns of the hierarchy above the block, coarsest first, named like `block`; may be empty."""
+    """Columns of the levels above the block, coarsest first, named like `block`. May be empty."""
     latitude: Line | None = None
     """Column of the latitude of the block's centroid, in degrees; left out where the file has geometry."""
     longitude: Line | None = None
     """Column of the longitude of the block's centroid, likewise."""
     external_zones: Names = ()
-    """Zones beyond the crosswalk in which workers may live, as prefixes of geocodes; "us-states" stands for
-    every state of the United States of which the crosswalk has no block."""
+    """Zones outside the crosswalk where workers may live, as prefixes of geocodes. "us-states" stands for
+    every state of the United States without a block in the crosswalk."""
     external_workplaces: Labels = Field(default_factory=dict)
     """Work outside the crosswalk, or without a place: prefixes of codes in the column of workplaces, each
     with its name, such as `{ HOME = "at home", NONE = "no fixed place", ABRD = "abroad" }`. Nobody lives
     there, unless `external_zones` has the same prefix."""
     uninhabited: Names = ()
-    """Areas in which nobody can live, as codes of blocks or of units of any level: none gets a home."""
+    """Areas where nobody can live, as codes of blocks or of units of any level. They get no homes."""
     without_work: Names = ()
-    """Areas in which nobody can work, likewise."""
+    """Areas where nobody can work, likewise."""
     groupings: Groupings = Field(default_factory=dict)
-    """Levels that the crosswalk has no column for, each with the number of groups of neighbouring blocks into
-    which a unit of the next coarser level is divided."""
+    """Levels without a column in the crosswalk, each with a number: a unit of the next coarser level is
+    divided into so many groups of neighbouring blocks."""
     non_nesting_areas: LevelNames = ()
-    """Columns of areas that cut across the levels, such as places; auxiliary tables, and tables of the
-    workload, may be about them; maps find them."""
+    """Columns of areas that cut across the levels, such as places. Auxiliary tables and tables of the
+    workload may use these areas; maps find them."""
     polygons: Annotated[tuple[PublicPolygonTable, ...], Field(strict=False)] = ()
     """Shapes of the units of levels; those of the blocks are in `file` where that has geometry."""
 
@@ -552,8 +553,8 @@ class GeographySettings(PublicGeographySettings):
     """The public geography: one row per block."""
 
     names: NameColumns | None = None
-    """Columns of the names of units, by level; names are kept in the release for maps. Left out, each level
-    `X` has the column `Xname` where the file has one, as in LODES; {} for no names."""
+    """Columns of the names of units, by level. The release keeps the names for maps. Left out, each level `X`
+    has the column `Xname`, as in LODES, where the file has one; {} for no names."""
     polygons: Annotated[tuple[PolygonTable, ...], Field(strict=False)] = ()
 
     @property
@@ -583,20 +584,20 @@ class LedgerSettings(Section):
     data_set: Annotated[Line, stored(LONGEST_NAME)]
     """Public name of the records from which the release is made."""
     period: Annotated[Line, stored(LONGEST_NAME)] | None = None
-    """Label of the period that the budget is for; left out, the budget is for ever."""
+    """Label of the period that the budget is for. Left out, the budget is for ever."""
     epsilon: PositiveNumber
-    """Budget of the data set in the period, for all releases together: what they may cost one person, with
-    all of their records (`records_per_worker`)."""
+    """Budget of the data set in the period, for all releases together: what one person, with all records
+    (`records_per_worker`), may lose by them."""
     delta: DeltaNumber
     """The same for delta."""
     total_epsilon: PositiveNumber | None = None
-    """Budget of the data set over all periods, beside that of `period`; left out, the one that was last
-    entered in the ledger limits all periods, if there is one."""
+    """Budget of the data set over all periods, beside that of `period`. Left out, the one last entered in the
+    ledger, if any, limits all periods."""
     total_delta: DeltaNumber | None = None
     """The same for delta; both or neither."""
     witness: Names = ()
-    """Hashes of earlier debits, as runs have printed them. The ledger must hold them, so that neither a new
-    ledger nor an older copy is taken for it."""
+    """Hashes of earlier debits, as runs have printed them. A ledger without them, such as a new one or an
+    older copy, is refused."""
 
     def _problems(self) -> Iterator[Problem]:
         totals = {"total_epsilon": self.total_epsilon, "total_delta": self.total_delta}
@@ -629,35 +630,35 @@ class PlanSettings(Section):
     """Choices of the plan; each has a default."""
 
     preset: Literal["tuned", "onthemap"] = "tuned"
-    """Where the defaults of the other keys come from: what the planner recommends, or what OnTheMap's first
-    release did. The latter also has defaults for `privacy.epsilon` and `privacy.delta`."""
+    """Where the defaults of the other keys come from: what the planner recommends, or what the first release
+    of OnTheMap did. `"onthemap"` also has defaults for `privacy.epsilon` and `privacy.delta`."""
     coarsening: Literal["balanced", "threshold", "distance", "share", "units"] | None = None
-    """Rule by which blocks are grouped into cells (planning.md). Left out, it is "balanced" or "units",
-    whichever loses less on proxy truth; and "balanced" where `split_threshold` is given."""
+    """Rule by which blocks are grouped into cells (planning.md). Left out: "balanced" where `split_threshold`
+    is given; else "balanced" or "units", whichever loses less on proxy truth."""
     split_threshold: PositiveNumber | None = None
     """T of the rules "balanced" and "threshold", above 0: how many workers of the pool a cell is expected to
     have. Left out, it is chosen for each size of pools to lose least on proxy truth."""
     cell_level: Line | None = None
-    """For the rule "units": the level, or the blocks, whose units are the cells; left out, the level of the
-    public model."""
+    """For the rule "units": the level whose units, or the block if it is named, are the cells. Left out, the
+    level of the public model."""
     distance_miles: PositiveNumber = Fraction(100)
     """R of the rule "distance", above 0."""
     share: RetentionNumber = Fraction(9, 10)
     """For the rule "share": the part of a destination's public flow that is not coarsened, in (0, 1]."""
     pool_by: Names | None = None
-    """Attributes whose categories have pools of their own, [] for none; left out, chosen to lose least."""
+    """Attributes whose categories have pools of their own, [] for none. Left out, chosen to lose least."""
     pool_level: Line | None = None
-    """Level in whose units small work blocks share a pool; left out, it is chosen like T, and the level of
-    the public model where `pool_below` is given."""
+    """Small work blocks in one unit of this level share a pool. Left out: the level of the public model where
+    `pool_below` is given, else chosen like T."""
     pool_below: Annotated[int, Field(ge=1, le=MOST)] | None = None
-    """Work blocks with fewer jobs share the pool of their unit (1: none does); left out, chosen like T."""
+    """Work blocks with fewer jobs share the pool of their unit (1: none does). Left out, chosen like T."""
     retention_min: RetentionNumber = Fraction(1)
     """f_min, the smallest probability with which an empty cell is kept, in (0, 1]."""
     prior: PositiveNumber | None = None
-    """Pseudo-count of every cell, above 0; left out, the smallest that meets the requested privacy."""
+    """Pseudo-count of every cell, above 0. Left out, the smallest that meets the requested privacy."""
     expected_jobs: Annotated[int, Field(ge=1, le=MOST)] | None = None
-    """Where whole records are protected: how many jobs there may be, a public number such as that of the last
-    census. Left out, as many as the tables of `auxiliary` or `workplaces` have."""
+    """Where whole records are protected: about how many jobs there are, a public number such as that of the
+    last census. Left out, the number in the tables of `auxiliary` or `workplaces`."""
 
     def _problems(self) -> Iterator[Problem]:
         yield from repeated(*(self.pool_by or ()))
