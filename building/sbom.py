@@ -39,14 +39,15 @@ EXTRAS = {"": "always", "service": "`service`", "oidc": "`oidc`", "s3": "`s3`"}
 _HEAD = """\
 # Licences
 
-odsynth is Apache-2.0. It installs these libraries, whose licences are as each states. `make licences` writes
-this page. An SBOM (CycloneDX, with versions) lies beside each package that `make dist` builds.
+The licence of odsynth is Apache-2.0. odsynth installs these libraries, with the licence that each states and
+the extra that asks for each. `make licences` writes this page. An SBOM (CycloneDX, with versions) lies beside
+each package that `make dist` builds.
 
 | library | licence | installed |
 | --- | --- | --- |
 """
 _NEEDED = """
-## What these need
+## What these libraries need
 
 | licence | installed | libraries |
 | --- | --- | --- |
@@ -54,8 +55,8 @@ _NEEDED = """
 _MAPS = """
 ## Inside the packages: the library that draws maps
 
-Wheel and source archive hold MapLibre GL JS, built from these packages. Their licences are in
-`pipelines/views/maps/vendor/`; that of MapLibre is in every map too.
+Wheel and source archive contain MapLibre GL JS, built from these packages. The licences of the packages are
+in `pipelines/views/maps/vendor/`; every map has the licence of MapLibre too.
 
 | licence | packages |
 | --- | --- |
