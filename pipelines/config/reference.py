@@ -39,6 +39,7 @@ _KINDS = {
     Fraction: "exact number",
     tuple: "list of texts",
 }
+_DEFAULTS = {"protects": '`"record"` or `"home"`'}  # which of them, the format of the jobs decides
 
 
 def configuration_reference() -> str:
@@ -59,7 +60,7 @@ def _table(path: tuple[str, ...], model: type[Section]) -> str:
     for key, meaning in _meanings(model).items():
         if key not in with_table:
             field = fields[key]
-            default = "required" if field.is_required() else _default(field)
+            default = "required" if field.is_required() else _DEFAULTS.get(key, _default(field))
             lines.append(f"| `{key}` | {_kind(field.annotation)} | {default} | {meaning} |")
     return "\n".join(lines) + "\n"
 

@@ -138,7 +138,7 @@ class PublicReleaseSettings(Section):
     """What is released."""
 
     name: Annotated[Line, stored(LONGEST_NAME - len(", run ") - 16)]  # a ledger adds the number of the run
-    """Title, for people."""
+    """Title that people read."""
     state: State
     """First part of the file names: lower-case letters, digits, underscore."""
     year: Year
@@ -147,7 +147,7 @@ class PublicReleaseSettings(Section):
     """LODES job type, `"JT00"` (all jobs) to `"JT05"`."""
     mechanism: Mechanism | None = None
     """`"dirichlet"` (resampling) or `"geometric"` (noise). Left out, the planner takes the one whose best
-    plan loses less of the workload, among those that can do all else that is asked for."""
+    plan loses less over the workload, among those that can do all else that is asked for."""
     csv: bool = True
     """Write the origin-destination files as csv.gz too. Without it, a large release is quicker and smaller:
     each Parquet table is then a folder with a file for each batch, and `odsynth export` makes CSV when
@@ -385,7 +385,7 @@ class WorkloadTable(Section):
 
     home: Line | None = None
     """Level (or kind of non-nesting area) of the home areas. An external zone is an area of every level.
-    Where whole records are protected, leave it out to count jobs by workplace alone."""
+    Where whole records are protected, it may be left out: jobs are then counted by workplace alone."""
     work: Line | None = None
     """The same for the work areas, which may be blocks. Left out, the table counts residents, wherever they
     work."""
@@ -483,8 +483,8 @@ class PublicGeographySettings(Section):
     file: InputPath
     """The table of blocks, called the crosswalk."""
     block: LevelName
-    """Column of the block's code. Names of files contain the name of this column and of the levels: it has no
-    slash, no backslash, and no dot at its beginning."""
+    """Column of the block's code. It is part of file names, like the names of levels: no slash, no backslash,
+    no dot at its beginning."""
     levels: LevelNames
     """Columns of the levels above the block, coarsest first, named like `block`. May be empty."""
     latitude: Line | None = None
@@ -633,14 +633,14 @@ class PlanSettings(Section):
     """Where the defaults of the other keys come from: what the planner recommends, or what the first release
     of OnTheMap did. `"onthemap"` also has defaults for `privacy.epsilon` and `privacy.delta`."""
     coarsening: Literal["balanced", "threshold", "distance", "share", "units"] | None = None
-    """Rule by which blocks are grouped into cells (planning.md). Left out: "balanced" where `split_threshold`
-    is given; else "balanced" or "units", whichever loses less on proxy truth."""
+    """Rule by which blocks are grouped into cells ([planning.md](planning.md)). Left out: "balanced" where
+    `split_threshold` is given; else "balanced" or "units", whichever loses less on proxy truth."""
     split_threshold: PositiveNumber | None = None
     """T of the rules "balanced" and "threshold", above 0: how many workers of the pool a cell is expected to
     have. Left out, it is chosen for each size of pools to lose least on proxy truth."""
     cell_level: Line | None = None
-    """For the rule "units": the level whose units, or the block if it is named, are the cells. Left out, the
-    level of the public model."""
+    """For the rule "units": the level, or the block, whose units are the cells. Left out, the level of the
+    public model."""
     distance_miles: PositiveNumber = Fraction(100)
     """R of the rule "distance", above 0."""
     share: RetentionNumber = Fraction(9, 10)
