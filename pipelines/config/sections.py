@@ -483,8 +483,8 @@ class PublicGeographySettings(Section):
     file: InputPath
     """The table of blocks, called the crosswalk."""
     block: LevelName
-    """Column of the block's code. It is part of file names, like the names of levels: no slash, no backslash,
-    no dot at its beginning."""
+    """Column of the block's code. Its name, like those of levels, becomes part of file names: no slash, no
+    backslash, no dot at its beginning."""
     levels: LevelNames
     """Columns of the levels above the block, coarsest first, named like `block`. May be empty."""
     latitude: Line | None = None
