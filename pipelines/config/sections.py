@@ -216,9 +216,8 @@ class LodesJobsSettings(Section):
     """The aux file, or files: workers who live in external zones (`geography.external_zones`)."""
     records_per_worker: ClassVar[int] = 1
     population: Population = "all"
-    """Whose jobs are released. `"all"`: those of all workers; this needs `aux`. `"residents"`: those of
-    people whose home lies inside the geography; that it does is then taken to be public, and is not
-    protected."""
+    """Whose jobs are released. `"all"`: jobs of all workers; this needs `aux`. `"residents"`: jobs of people
+    whose home lies inside the geography; this fact is then taken to be public, and is not protected."""
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -248,9 +247,9 @@ class MicrodataJobsSettings(Section):
     """The most job records that one worker may have, 1 to 1,000. `privacy` is about one record. A worker with
     several loses more: plan and certificate state this loss, and the ledger is debited with it."""
     population: Population = "all"
-    """Whose jobs are released. `"all"`: those of all workers; this needs `geography.external_zones`.
-    `"residents"`: those of people whose home lies inside the geography; that it does is then taken to be
-    public, and is not protected."""
+    """Whose jobs are released. `"all"`: jobs of all workers; this needs `geography.external_zones`.
+    `"residents"`: jobs of people whose home lies inside the geography; this fact is then taken to be public,
+    and is not protected."""
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -340,7 +339,8 @@ AuxiliaryTable: TypeAlias = FlowTable | CtppTable | AcsTable | LodesTable
 
 
 class WorkplaceSettings(Section):
-    """A public table of jobs by workplace. The release has its totals; those of the records are protected."""
+    """A public table of jobs by workplace. The release has its totals; totals of the records are
+    protected."""
 
     file: InputPath
     """The table. For microdata: the columns of work block and attributes, named as in `jobs`, and `count`.
@@ -393,8 +393,8 @@ class WorkloadTable(Section):
     """Attributes by whose categories jobs are counted; of several, by every combination of categories. At
     most one for LODES jobs."""
     weight: WeightNumber = Fraction(1)
-    """How much a misplaced job of this table counts beside those of other tables; at least 0. With 0, the
-    table is only reported."""
+    """How much a misplaced job of this table counts, compared with jobs of other tables; at least 0. With 0,
+    the table is only reported."""
 
     def _problems(self) -> Iterator[Problem]:
         yield from repeated(*self.attributes)
@@ -483,14 +483,14 @@ class PublicGeographySettings(Section):
     file: InputPath
     """The table of blocks, called the crosswalk."""
     block: LevelName
-    """Column of the block's code. Its name, like those of levels, becomes part of file names: no slash, no
+    """Column of the block's code. Like the names of levels, its name becomes part of file names: no slash, no
     backslash, no dot at its beginning."""
     levels: LevelNames
     """Columns of the levels above the block, coarsest first, named like `block`. May be empty."""
     latitude: Line | None = None
     """Column of the latitude of the block's centroid, in degrees; left out where the file has geometry."""
     longitude: Line | None = None
-    """Column of the longitude of the block's centroid, likewise."""
+    """Column of the centroid's longitude, in degrees; named or left out together with `latitude`."""
     external_zones: Names = ()
     """Zones outside the crosswalk where workers may live, as prefixes of geocodes. "us-states" stands for
     every state of the United States without a block in the crosswalk."""
@@ -501,7 +501,7 @@ class PublicGeographySettings(Section):
     uninhabited: Names = ()
     """Areas where nobody can live, as codes of blocks or of units of any level. They get no homes."""
     without_work: Names = ()
-    """Areas where nobody can work, likewise."""
+    """Areas where nobody can work, as the same kinds of codes."""
     groupings: Groupings = Field(default_factory=dict)
     """Levels without a column in the crosswalk, each with a number: a unit of the next coarser level is
     divided into so many groups of neighbouring blocks."""
@@ -591,7 +591,7 @@ class LedgerSettings(Section):
     delta: DeltaNumber
     """The same for delta."""
     total_epsilon: PositiveNumber | None = None
-    """Budget of the data set over all periods, beside that of `period`. Left out, the one last entered in the
+    """Budget of the data set over all periods, beside the budget of `period`. Left out, the last total in the
     ledger, if any, limits all periods."""
     total_delta: DeltaNumber | None = None
     """The same for delta; both or neither."""
@@ -657,8 +657,8 @@ class PlanSettings(Section):
     prior: PositiveNumber | None = None
     """Pseudo-count of every cell, above 0. Left out, the smallest that meets the requested privacy."""
     expected_jobs: Annotated[int, Field(ge=1, le=MOST)] | None = None
-    """Where whole records are protected: about how many jobs there are, a public number such as that of the
-    last census. Left out, the number in the tables of `auxiliary` or `workplaces`."""
+    """Where whole records are protected: about how many jobs there are, a public number such as from the last
+    census. Left out, the number in the tables of `auxiliary` or `workplaces`."""
 
     def _problems(self) -> Iterator[Problem]:
         yield from repeated(*(self.pool_by or ()))
