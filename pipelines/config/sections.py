@@ -339,8 +339,7 @@ AuxiliaryTable: TypeAlias = FlowTable | CtppTable | AcsTable | LodesTable
 
 
 class WorkplaceSettings(Section):
-    """A public table of jobs by workplace. The release has its totals; totals of the records are
-    protected."""
+    """A public table of jobs by workplace. The release has its totals; totals of records are protected."""
 
     file: InputPath
     """The table. For microdata: the columns of work block and attributes, named as in `jobs`, and `count`.
