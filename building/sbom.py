@@ -39,9 +39,8 @@ EXTRAS = {"": "always", "service": "`service`", "oidc": "`oidc`", "s3": "`s3`"}
 _HEAD = """\
 # Licences
 
-The licence of odsynth is Apache-2.0. odsynth installs these libraries, with the licence that each states and
-the extra that asks for each. `make licences` writes this page. An SBOM (CycloneDX, with versions) lies beside
-each package that `make dist` builds.
+odsynth is Apache-2.0. It installs these libraries, under the licences that they state. `make licences` writes
+this page. An SBOM (CycloneDX, with versions) lies beside each package that `make dist` builds.
 
 | library | licence | installed |
 | --- | --- | --- |

@@ -22,13 +22,12 @@ from pipelines.config.sections import Section, tables_of
 _HEAD = """\
 # Configuration
 
-This page lists every key of a release configuration, a TOML file. `make reference` writes it from the
-program itself. Paths are relative to the folder of the file. Write *exact numbers* as text, `"8.6"`,
-`"1e-5"` or `"1/3"`: what is certified is then what you asked for. The program refuses unknown keys and
-numbers that are not exact, and reports all problems of a file at once. [inputs.md](inputs.md) says how
-each input must look, [planning.md](planning.md) what the planner chooses by itself. `examples/` has whole
-configurations: a built-in region, Rhode Island, a British city, and that city as a census whose whole
-records are protected.
+This page has every key of a release configuration (TOML); `make reference` writes it from the program.
+Paths are relative to the folder of the file. Write *exact numbers* as text, `"8.6"`, `"1e-5"` or `"1/3"`:
+what is certified is then what you asked for. The program refuses unknown keys and numbers that are not
+exact, and reports all problems of a file at once. [inputs.md](inputs.md) says how each input must look,
+[planning.md](planning.md) what the planner chooses by itself. `examples/` has whole configurations: a
+built-in region, Rhode Island, a British city, and that city as a census whose whole records are protected.
 """
 
 _KINDS = {

@@ -147,11 +147,10 @@ class PublicReleaseSettings(Section):
     """LODES job type, `"JT00"` (all jobs) to `"JT05"`."""
     mechanism: Mechanism | None = None
     """`"dirichlet"` (resampling) or `"geometric"` (noise). Left out, the planner takes the one whose best
-    plan loses less over the workload, among those that can do all else that is asked for."""
+    plan loses less over the workload, among those that can do all that is asked for."""
     csv: bool = True
     """Write the origin-destination files as csv.gz too. Without it, a large release is quicker and smaller:
-    each Parquet table is then a folder with a file for each batch, and `odsynth export` makes CSV when
-    wanted."""
+    each Parquet table is a folder with a file for each batch, and `odsynth export` makes CSV when wanted."""
     implicates: Annotated[int, Field(ge=1, le=99)] = 1
     """Number of synthetic data sets of the same records, 1 to 99. `epsilon` and `delta` are for all of them
     together."""
@@ -216,8 +215,8 @@ class LodesJobsSettings(Section):
     """The aux file, or files: workers who live in external zones (`geography.external_zones`)."""
     records_per_worker: ClassVar[int] = 1
     population: Population = "all"
-    """Whose jobs are released. `"all"`: jobs of all workers; this needs `aux`. `"residents"`: jobs of people
-    whose home lies inside the geography; this fact is then taken to be public, and is not protected."""
+    """Whose jobs are released. `"all"`: jobs of all workers; needs `aux`. `"residents"`: jobs of people whose
+    home lies inside the geography; this is then taken to be public, not protected."""
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -247,9 +246,8 @@ class MicrodataJobsSettings(Section):
     """The most job records that one worker may have, 1 to 1,000. `privacy` is about one record. A worker with
     several loses more: plan and certificate state this loss, and the ledger is debited with it."""
     population: Population = "all"
-    """Whose jobs are released. `"all"`: jobs of all workers; this needs `geography.external_zones`.
-    `"residents"`: jobs of people whose home lies inside the geography; this fact is then taken to be public,
-    and is not protected."""
+    """Whose jobs are released. `"all"`: jobs of all workers; needs `geography.external_zones`. `"residents"`:
+    jobs of people whose home lies inside the geography; this is then taken to be public, not protected."""
 
     @property
     def files(self) -> tuple[Path, ...]:
