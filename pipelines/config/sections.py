@@ -155,8 +155,8 @@ class PublicReleaseSettings(Section):
     """Number of synthetic data sets of the same records, 1 to 99. `epsilon` and `delta` are for all of them
     together."""
     implicate_source: ImplicateSource = "independent-runs"
-    """Where implicates come from: independent runs of the mechanism, which combining rules need; or one urn
-    from which all are cut, which costs less."""
+    """Implicates come from independent runs of the mechanism, which combining rules need, or from one urn,
+    which costs less."""
     licence: Line | None = None
     """Licence of the released data, such as `"CC-BY-4.0"` or an address. Every exported file has it."""
     publisher: Line | None = None
@@ -191,8 +191,8 @@ class PrivacySettings(Section):
     protects: Protected = "home"
     """What of a job record is protected. `"record"`, the default for microdata: home, workplace, attributes,
     and whether the record is there at all. `"home"`, the default for LODES: the home; the workplace and the
-    attributes of every job are then public, and released exactly. `["home", "earnings"]`: the home and the
-    attributes named, each with `categories` in its `[[attribute]]`."""
+    attributes of every job are then public, and released exactly. `["home", "earnings"]`: home and these
+    attributes, each with `categories` in its `[[attribute]]`."""
     policy: Policy = FullPolicy()
     """Which homes may stand for a home. `"full"`: any. `{ partition = "cty" }`: any in the same unit of a
     level; the unit of each job's home is then public, and reproduced exactly. `{ distance_km = 16 }`: any
@@ -433,8 +433,8 @@ class AttributeSettings(Section):
     name: Line
     """The attribute, of `jobs.attributes`; or `geography.block`, a level or a kind of non-nesting areas."""
     meaning: Line | None = None
-    """What it is, in a few words: for an attribute, words that follow "jobs whose", such as "working time";
-    for a kind of area, words that follow "code of its", such as "output area of the census"."""
+    """What it is, in a few words: for an attribute, words after "jobs whose", such as "working time"; for a
+    kind of area, words after "code of its", such as "output area of the census"."""
     unit: Line | None = None
     """Unit of its categories, such as "hours a week"."""
     labels: Labels = Field(default_factory=dict)
