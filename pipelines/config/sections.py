@@ -166,9 +166,9 @@ class PublicReleaseSettings(Section):
     citation: Line | None = None
     """How to cite the release. Left out, the citation has publisher, title, date and plan."""
     language: Language = ENGLISH
-    """English, `"en"`, or German, `"de"`: the language of the release's pages and records, of its maps, figures,
-    exports and intervals, and of its comparison with a release of the same language. The certificate, the plan,
-    names of columns and messages of programs are English."""
+    """English, `"en"`, or German, `"de"`: the language of the release's pages and records, of its maps,
+    figures, exports and intervals, and of its comparison with a release of the same language. The
+    certificate, the plan, names of columns and messages of programs are English."""
 
 
 class ReleaseSettings(PublicReleaseSettings):

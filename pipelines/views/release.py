@@ -446,9 +446,8 @@ class Release:
             towns = {"10001000100": "Northton", "10001000200": "Northton", "10001000300": "Southton"}
             draws.flows(towns, towns)
         """
-        from pipelines.views.intervals.reading import DRAWS_FILE, PosteriorDraws, refuse_without_draws
+        from pipelines.views.intervals.reading import DRAWS_FILE, PosteriorDraws
 
-        refuse_without_draws(self)
         path = self.out / "intervals" / DRAWS_FILE if file is None else path_of(file, "file")
         if not path.is_file():
             raise PublicReleaseError(f"{path}: there is no such file. Fix: write it with odsynth intervals")

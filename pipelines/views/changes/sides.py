@@ -15,7 +15,7 @@ from geo_data.geography import Geography
 from geo_data.od_files import count_columns
 from pipelines.storage.progress import Progress
 from pipelines.views.folder import PublicReleaseError
-from pipelines.views.intervals.reading import DRAWS_FILE, PosteriorDraws, refuse_without_draws
+from pipelines.views.intervals.reading import DRAWS_FILE, PosteriorDraws
 from pipelines.views.intervals.workplaces import WorkplaceIntervals, released_jobs
 from pipelines.views.intervals.writing import write_draws
 from pipelines.views.release import Release
@@ -102,13 +102,7 @@ class Side:
     without_draws: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
-        try:
-            refuse_without_draws(self.release)
-        except PublicReleaseError:
-            plan = self.release.plan
-            if not (plan.workplaces or plan.fills_slots):
-                raise  # there is nothing to compare
-            self.without_draws = "workplaces" if plan.workplaces else "places"
+        pass
 
     @property
     def name(self) -> str:

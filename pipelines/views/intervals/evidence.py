@@ -29,7 +29,6 @@ from pipelines.release.description import file_names
 from pipelines.release.measurements import measurement_files, read_measurements
 from pipelines.storage.parquet_form import FormError
 from pipelines.views.folder import WHOLE_COPY, PublicReleaseError, blame_release, not_as_released
-from pipelines.views.intervals.reading import refuse_without_draws
 from pipelines.views.release import Release
 from synth.arrays import find_keys
 from synth.dirichlet.parameters import DirichletParameters
@@ -37,6 +36,7 @@ from synth.geometric.measured import JobGroups, MeasuredTable
 from synth.posterior.evidence import URN, Evidence
 from synth.posterior.implicates import Areas, Attributes, BlockDraws, Implicates, Published
 from synth.posterior.learning import Counted, Factors, Pieces, learn_factors
+from synth.posterior.recalibration import MeasuredFlows
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -59,11 +59,11 @@ class JobDraws:
     def __init__(
         self, release: Release, draws: int, key: synth.RunKey, done: Callable[[int, int], None]
     ) -> None:
-        refuse_without_draws(release)
         plan = release.plan
-        self.plan, geography, policy = plan, plan.geography, plan.policy
+        self.plan, self.draws, geography, policy = plan, draws, plan.geography, plan.policy
         slots, levels = plan.pools.slots, [*geography.levels, geography.block_level]
-        self.tables = workload_of(plan).tables
+        # Of jobs wherever people live, posterior draws say nothing: they are public, or estimated before.
+        self.tables = tuple(table for table in workload_of(plan).tables if table.home is not None)
         homes = [_level_of(geography, str(table.home)) for table in self.tables]
         self.home_level = max([plan.level, *homes], key=levels.index)
         # Blocks are drawn inside these units afterwards: nothing tells the blocks of a job's unit apart.
@@ -100,6 +100,8 @@ class JobDraws:
             for first in [np.unique(member[k], return_index=True)[1]]
             if len(choice.by) > 1
         }
+        self.measured = _measured_flows(plan, level, tables[0], evidence[0])
+        self.work_level = level
         cuts = _common_cuts(tables[0])
         differ = attribute_concentrations(geography, plan.level, slots)
         variances: dict[int, NDArray[np.float64]] = {}
@@ -149,6 +151,8 @@ class JobDraws:
             done,
         )
         self._groups = groups_of_jobs
+        self._closed = np.logical_and.reduceat(geography.nobody_lives, geography.starts(self.home_level))
+        self._random = np.random.default_rng(int(key.stream("moved homes", 0).words(1)[0]))
         self._blocks = None
         if self.home_level != self._unit_level:
             # As proxy truth has it: around the public weights of the blocks of a unit.
@@ -165,11 +169,22 @@ class JobDraws:
         for i, cells in enumerate(self._implicates.places()):
             rows = self._groups.rows(i)
             if self._blocks is None:
-                yield PlaceDraws(rows, unit[domains.offsets[i] + cells])
+                homes = unit[domains.offsets[i] + cells]
             else:
                 cuts = domains.cuts[domains.offsets[i] : domains.offsets[i + 1]]
-                yield PlaceDraws(rows, self._blocks.draw(cuts, int(domains.ends[i]), cells))
+                homes = self._blocks.draw(cuts, int(domains.ends[i]), cells)
+            yield PlaceDraws(rows, self._moved(homes))
         del self._implicates  # a gigabyte, which the tables need
+
+    def _moved(self, homes: Int32) -> Int32:
+        """Give jobs with homes where nobody can live the homes of others of their place, in the same draw.
+
+        Noise alone may have put somebody there.
+        """
+        for row, closed in zip(homes, self._closed[homes], strict=True):
+            if closed.any() and not closed.all():
+                row[closed] = self._random.choice(row[~closed], np.count_nonzero(closed))
+        return homes
 
     def _measured(
         self, release: Release, pool: Int32, head: Int64
@@ -193,6 +208,21 @@ class JobDraws:
         member = [pool[head], *(groups.find(slots) for groups in plan.secondary)]
         evidence = [Evidence.noise(table, counts) for table, counts in zip(tables, noisy, strict=True)]
         return [*tables], evidence, member
+
+
+def _measured_flows(
+    plan: ReleasePlan, work_level: str, table: synth.Table, evidence: Evidence
+) -> MeasuredFlows:
+    """Return what was published of homes in units of the public model, and of work in units of a level."""
+    geography, domains = plan.geography, table.domains
+    stop = np.append(domains.cuts[1:], 0)
+    stop[domains.offsets[1:] - 1] = domains.ends
+    first, last = (
+        geography.unit_of(plan.level, block % geography.n_blocks).astype(np.int64)
+        for block in (domains.cuts, stop - 1)
+    )
+    work = geography.unit_of(work_level, plan.pools.block).astype(np.int64)
+    return MeasuredFlows(table, evidence, first, last, work, exact=plan.fills_slots)
 
 
 class _Prior:

@@ -56,25 +56,6 @@ class Cells:
     counts: Int64
 
 
-def refuse_without_draws(release: Release) -> None:
-    """Refuse a release of whose homes no draws can be made."""
-    plan = release.plan
-    if not plan.fills_slots:
-        reason = "estimates jobs by workplace" if plan.workplaces else "has a public table of workplaces"
-        instead = "use its counts without intervals"
-        if plan.workplaces:
-            instead = "odsynth intervals writes the intervals of jobs by workplace"
-        raise PublicReleaseError(
-            f"{release.public}: the release {reason}, so the number of jobs counted is confidential, and "
-            f"there are no intervals of homes and flows; {instead}"
-        )
-    if plan.geography.nobody_lives.any():
-        raise PublicReleaseError(
-            f"{release.public}: the release has areas where nobody can live, or work without a place, and "
-            "draws would have homes there; such releases have no intervals yet"
-        )
-
-
 class PosteriorDraws:
     """Posterior draws of where the jobs of a release have their homes, opened; rows are read when asked for.
 
@@ -91,7 +72,7 @@ class PosteriorDraws:
         By whose categories jobs can be counted.
     """
 
-    def __init__(self, release: Release, path: PathLike) -> None:
+    def __init__(self, release: Release, path: PathLike, content: str | None = None) -> None:
         check_type(release, Release, "release", "open_release")
         path = path_of(path, "path")
         self.release, self.path = release, path
@@ -100,7 +81,7 @@ class PosteriorDraws:
             document = json.loads((schema.metadata or {}).get(b"odsynth", b"{}"))
             if document.get("format") != DRAWS_FORMAT:
                 raise ValueError(f"the format is not {DRAWS_FORMAT!r}")
-        if document["release"] != release.content_sha256:
+        if document["release"] != (content or release.content_sha256):
             raise PublicReleaseError(
                 f"{path}: the draws are of another release. Fix: write the draws of this release with "
                 "odsynth intervals"

@@ -60,7 +60,7 @@ def write_intervals(
     jobs = JobDraws(release, draws, public_key(release), done)
     with whole_folder(to, mode=None) as new_folder:
         _log.info("Drawing homes, workplace by workplace ...")
-        _write_draws(release, jobs, draws, new_folder / DRAWS_FILE, done)
+        write_job_draws(release, jobs, jobs.places(), new_folder / DRAWS_FILE, done)
         _log.info("Writing intervals, table by table ...")
         opened = PosteriorDraws(release, new_folder / DRAWS_FILE)
         tables = {}
@@ -78,7 +78,7 @@ def write_draws(release: Release, path: Path, progress: Progress | None = None) 
     """Write posterior draws of a release into a file, and nothing else; return them, opened."""
     done = progress or (lambda _, __: None)
     jobs = JobDraws(release, DRAWS, public_key(release), done)
-    _write_draws(release, jobs, DRAWS, path, done)
+    write_job_draws(release, jobs, jobs.places(), path, done)
     return PosteriorDraws(release, path)
 
 
@@ -115,7 +115,15 @@ def file_name(table: Table) -> str:
     return f"{areas}{''.join(f'_by_{name}' for name in table.attributes)}.csv.gz"
 
 
-def _write_draws(release: Release, jobs: JobDraws, draws: int, path: Path, done: Progress) -> None:
+def write_job_draws(
+    release: Release,
+    jobs: JobDraws,
+    places: Iterator[PlaceDraws],
+    path: Path,
+    done: Progress,
+    content: str | None = None,
+) -> None:
+    """Write the draws of all jobs into a file, place by place."""
     geography = jobs.plan.geography
     units = geography.n_units(jobs.home_level)
     home = pa.uint16() if units <= 2**16 else pa.int32()
@@ -126,12 +134,14 @@ def _write_draws(release: Release, jobs: JobDraws, draws: int, path: Path, done:
             ("jobs", pa.int64()),
             ("homes", pa.list_(pa.field("home", home, nullable=False))),
         ],
-        metadata={"odsynth": json.dumps(_about(release, jobs, draws), sort_keys=True)},
+        metadata={
+            "odsynth": json.dumps(_about(release, jobs, content or release.content_sha256), sort_keys=True)
+        },
     )
     text = ["work", *jobs.attributes]
     with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=text) as writer:
         most = _OF_BLOCKS if jobs.home_level == geography.block_level else _JOBS
-        for part in _gathered(jobs, most):
+        for part in _gathered(jobs, places, most):
             rows = slice(part[0].rows.start, part[-1].rows.stop)
             columns = [_text(geography, jobs, rows, name) for name in text]
             columns.append(pa.array(jobs.jobs[rows]))
@@ -140,22 +150,22 @@ def _write_draws(release: Release, jobs: JobDraws, draws: int, path: Path, done:
             done(rows.stop, jobs.jobs.size)
 
 
-def _about(release: Release, jobs: JobDraws, draws: int) -> dict[str, object]:
+def _about(release: Release, jobs: JobDraws, content: str) -> dict[str, object]:
     return {
         "format": DRAWS_FORMAT,
-        "release": release.content_sha256,
+        "release": content,
         "plan_sha256": release.certificate.plan_sha256,
-        "draws": draws,
+        "draws": jobs.draws,
         "home_level": jobs.home_level,
         "homes": [str(code) for code in jobs.plan.geography.codes(jobs.home_level)],
         "attributes": [*jobs.attributes],
     }
 
 
-def _gathered(jobs: JobDraws, most: int) -> Iterator[list[PlaceDraws]]:
+def _gathered(jobs: JobDraws, places: Iterator[PlaceDraws], most: int) -> Iterator[list[PlaceDraws]]:
     """Yield consecutive draws of about so many jobs: parts of large places, and small places together."""
     pending: list[PlaceDraws] = []
-    for part in itertools.chain.from_iterable(_cut(place, jobs.jobs, most) for place in jobs.places()):
+    for part in itertools.chain.from_iterable(_cut(place, jobs.jobs, most) for place in places):
         if pending and sum(draws.homes.shape[1] for draws in (*pending, part)) > most:
             yield pending
             pending = []

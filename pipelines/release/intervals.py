@@ -1,0 +1,225 @@
+"""Posterior draws of the tables of a release, which it carries, and intervals of any sums of them.
+
+A row of ``intervals.parquet`` is a cell of a table: its home area, its work area, unless the table counts
+residents wherever they work, and a category of each attribute of the table. Its columns ``draw_1`` to
+``draw_19`` are draws of the number of jobs, given what was published. A sum of cells has the sums of their
+draws: its estimate is their mean, and its interval of 90 % goes from the lowest to the highest, as a further
+draw would be in each of twenty ranks with the same chance. The same holds for a difference of sums. Cells
+that are 0 in every draw have no row.
+
+``areas.csv`` and ``flows.csv`` have estimates and intervals of residents, jobs and flows, for units of the
+public model's level and of every level above it.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from pipelines.plans.plan import ReleasePlan
+from pipelines.plans.workload import Table, workload_of
+from pipelines.release.names import Names, read_names
+from pipelines.storage.parquet_form import FormError, Kind, check_form, is_text
+
+INTERVALS_FILE = "intervals.parquet"
+AREAS_FILE, FLOWS_FILE = "areas.csv", "flows.csv"
+N_DRAWS = 19
+"""Draws that a release carries: the fewest whose lowest and highest are ends of an interval of 90 %."""
+
+DRAWS = tuple(f"draw_{number}" for number in range(1, N_DRAWS + 1))
+
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class TableDraws:
+    """Cells of a table that have jobs in any draw.
+
+    Attributes
+    ----------
+    table : Table
+    home : ndarray of int64, shape (n_cells,)
+        Numbers of home areas.
+    work : ndarray of int64, shape (n_cells,), or None
+        Numbers of work areas.
+    categories : tuple of ndarray of int64, shape (n_cells,) each
+        Codes, by attribute of the table.
+    counts : ndarray of int32, shape (n_draws, n_cells)
+    """
+
+    table: Table
+    home: Int64
+    work: Int64 | None
+    categories: tuple[Int64, ...]
+    counts: Int32
+
+
+def interval_tables(plan: ReleasePlan) -> tuple[Table, ...]:
+    """Return the tables that a release carries draws of: flows between units, then those of its workload."""
+    flows = Table(plan.level, plan.level, (), Fraction(1))
+    others = (table for table in workload_of(plan).tables if table.home is not None)
+    return flows, *(table for table in others if table.name != flows.name)
+
+
+def interval_files(plan: ReleasePlan) -> list[str]:
+    """Return the names of the files with draws and intervals."""
+    return [INTERVALS_FILE, *([AREAS_FILE, FLOWS_FILE] if plan.config.release.csv else [])]
+
+
+def write_draws(plan: ReleasePlan, tables: Iterator[TableDraws], folder: Path) -> None:
+    """Write draws of tables, in the order of `interval_tables`, and the intervals that people read."""
+    with pq.ParquetWriter(folder / INTERVALS_FILE, _schema(plan), compression="zstd") as writer:
+        for part in tables:
+            writer.write_table(_rows(plan, part), _ROWS)
+    for name, text in interval_texts(plan, folder).items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+_ROWS = 2**18  # of a row group
+
+
+def read_draws(plan: ReleasePlan, table: Table, folder: Path) -> TableDraws:
+    """Return the draws of a table that a public folder carries.
+
+    Raises
+    ------
+    FormError
+        If there are codes or categories that the plan does not have.
+    """
+    rows = pq.read_table(folder / INTERVALS_FILE, filters=[("table", "==", table.name)])
+    geography, categories = plan.geography, plan.pools.slots.categories
+
+    def numbers(column: str, level: str) -> Int64:
+        number = geography.unit_number(level, rows[column]).astype(np.int64)
+        if number.size and number.min() < 0:
+            raise FormError(f"{INTERVALS_FILE}: {table.name}: there are areas that the release does not have")
+        return number
+
+    codes = tuple(pd.Index(categories[name]).get_indexer(rows[name].to_pandas()) for name in table.attributes)
+    if any(code.size and code.min() < 0 for code in codes):
+        raise FormError(
+            f"{INTERVALS_FILE}: {table.name}: there are categories that the release does not have"
+        )
+    return TableDraws(
+        table,
+        numbers("home", str(table.home)),
+        None if table.work is None else numbers("work", table.work),
+        tuple(code.astype(np.int64) for code in codes),
+        np.stack([rows[name].to_numpy() for name in DRAWS]),
+    )
+
+
+def interval_texts(plan: ReleasePlan, folder: Path) -> dict[str, str]:
+    """Return the CSV files of areas and flows that follow from the draws of a public folder, by name."""
+    if not plan.config.release.csv:
+        return {}
+    geography, flows = plan.geography, read_draws(plan, interval_tables(plan)[0], folder)
+    names, areas, pairs = read_names(folder, geography), [], []
+    assert flows.work is not None
+    for level in geography.levels[: geography.levels.index(plan.level) + 1]:
+        of_unit = geography.unit_of(level, geography.starts(plan.level)).astype(np.int64)
+        home, work = of_unit[flows.home], of_unit[flows.work]
+        for count, area in (("residents", home), ("jobs", work)):
+            areas.append(_areas(plan, level, count, _added(area, flows.counts), names[level]))
+        key, counts = _added(home * geography.n_units(level) + work, flows.counts)
+        pairs.append(_pairs(plan, level, *np.divmod(key, geography.n_units(level)), counts, names[level]))
+    return {AREAS_FILE: _text(pd.concat(areas)), FLOWS_FILE: _text(pd.concat(pairs))}
+
+
+def check_intervals(plan: ReleasePlan, folder: Path) -> str:
+    """Check that draws have the tables, areas and public numbers of the plan; say what was found."""
+    form: dict[str, Kind] = dict.fromkeys(("table", "home", "work", *plan.pools.slots.categories), is_text)
+    check_form(folder / INTERVALS_FILE, form | dict.fromkeys(DRAWS, pa.types.is_int32))
+    tables = interval_tables(plan)
+    present = pq.read_table(folder / INTERVALS_FILE, columns=["table"])["table"].unique().to_pylist()
+    if present != [table.name for table in tables if table.name in present]:
+        raise FormError(f"{INTERVALS_FILE}: its tables are not those that the release is for, in their order")
+    for table in tables:
+        draws = read_draws(plan, table, folder)
+        if draws.counts.size and (draws.counts.min() < 0 or not draws.counts.any(axis=0).all()):
+            raise FormError(f"{INTERVALS_FILE}: {table.name}: draws are negative, or nobody is in a cell")
+        if plan.fills_slots and not _fills_slots(plan, draws):
+            raise FormError(f"{INTERVALS_FILE}: {table.name}: draws do not have the public numbers of jobs")
+    for name, text in interval_texts(plan, folder).items():
+        if (folder / name).read_bytes() != text.encode():
+            raise FormError(f"{name}: it is not what {INTERVALS_FILE} gives")
+    return f"{N_DRAWS} draws of {len(tables)} tables, in every area as many jobs as are public"
+
+
+def _fills_slots(plan: ReleasePlan, draws: TableDraws) -> bool:
+    """Say whether every draw has the jobs of the slots, by work area and categories."""
+    slots, times = plan.pools.slots.counted()
+    work = draws.table.work
+    areas = 1 if work is None else plan.geography.n_units(work)
+    of_slot = np.zeros(len(slots), np.int64) if work is None else plan.geography.unit_of(work, slots.work)
+    of_cell = np.zeros(draws.home.size, np.int64) if draws.work is None else draws.work
+    size = areas
+    for name, codes in zip(draws.table.attributes, draws.categories, strict=True):
+        wide = len(plan.pools.slots.categories[name])
+        of_slot, of_cell, size = of_slot * wide + slots.attributes[name], of_cell * wide + codes, size * wide
+    public = np.bincount(of_slot, times, size)
+    return all(np.array_equal(np.bincount(of_cell, row, size), public) for row in draws.counts)
+
+
+def _schema(plan: ReleasePlan) -> pa.Schema:
+    text = ["table", "home", "work", *plan.pools.slots.categories]
+    return pa.schema([*((name, pa.string()) for name in text), *((name, pa.int32()) for name in DRAWS)])
+
+
+def _rows(plan: ReleasePlan, part: TableDraws) -> pa.Table:
+    geography, table, n = plan.geography, part.table, part.home.size
+    columns = {name: pa.nulls(n, pa.string()) for name in ("work", *plan.pools.slots.categories)}
+    columns["table"] = pa.array([table.name] * n, pa.string())
+    columns["home"] = pa.array(geography.codes(str(table.home))[part.home], pa.string())
+    if part.work is not None and table.work is not None:
+        columns["work"] = pa.array(geography.codes(table.work)[part.work], pa.string())
+    for name, codes in zip(table.attributes, part.categories, strict=True):
+        columns[name] = pa.array(np.array(plan.pools.slots.categories[name], object)[codes], pa.string())
+    columns |= {name: pa.array(row) for name, row in zip(DRAWS, part.counts, strict=True)}
+    schema = _schema(plan)
+    return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def _added(label: Int64, counts: Int32) -> tuple[Int64, Int64]:
+    """Return distinct labels, rising, and the sums of their counts in each draw."""
+    distinct, position = np.unique(label, return_inverse=True)
+    sums = [np.bincount(position, row, distinct.size).astype(np.int64) for row in counts]
+    return distinct, np.stack(sums)
+
+
+def _areas(
+    plan: ReleasePlan, level: str, count: str, added: tuple[Int64, Int64], names: Names
+) -> pd.DataFrame:
+    area, counts = added
+    codes = plan.geography.codes(level)[area]
+    frame = pd.DataFrame({"level": level, "code": codes, "name": names[area], "count": count})
+    return frame.assign(**_ends(counts))
+
+
+def _pairs(
+    plan: ReleasePlan, level: str, home: Int64, work: Int64, counts: Int64, names: Names
+) -> pd.DataFrame:
+    codes = plan.geography.codes(level)
+    frame = pd.DataFrame({"level": level, "home": codes[home], "home_name": names[home]})
+    return frame.assign(work=codes[work], work_name=names[work], **_ends(counts))
+
+
+def _ends(counts: Int64) -> dict[str, NDArray[np.generic]]:
+    """Return the estimates of sums, to a tenth of a job, and the ends of their intervals."""
+    return {"estimate": counts.mean(axis=0).round(1), "low": counts.min(axis=0), "high": counts.max(axis=0)}
+
+
+def _text(frame: pd.DataFrame) -> str:
+    buffer = io.StringIO()
+    frame.to_csv(buffer, index=False, lineterminator="\n")
+    return buffer.getvalue()
