@@ -114,7 +114,7 @@ def compared(folder: Path, epsilon: str, protected: str, draws: int, true: pd.Da
 
 def lost(release: Release, true: pd.DataFrame) -> list[float]:
     """Return the total variation of each table of the page."""
-    jobs = pd.read_parquet(next(release.public.glob("*_jobs_main_*.parquet")))
+    jobs = pd.read_parquet(next(release.public.glob("*_jobs_*.parquet")))
     jobs = jobs.rename(columns={"h_geocode": "home", "w_geocode": "work"})
     tables = (
         lambda t: [tract(t["home"]), tract(t["work"])],

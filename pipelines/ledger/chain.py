@@ -158,7 +158,7 @@ def _transaction(path: Path, *, keep: bool) -> Iterator[sqlite3.Connection]:
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-        with suppress(sqlite3.Error):  # so that the main file holds everything; others may be reading it
+        with suppress(sqlite3.Error):  # so that the ledger file holds everything; others may be reading it
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 

@@ -120,10 +120,10 @@ def file_names(config: PublicConfig) -> dict[str, str]:
     have attributes that the OD files count apart. Without CSV, each Parquet file is a folder of parts.
     """
     release = config.release
-    tail = f"main_{release.job_type}_{release.year}"
+    subject = f"{release.job_type}_{release.year}"
     names = {
-        "od_csv": f"{release.state}_od_{tail}.csv.gz",
-        "od_parquet": f"{release.state}_od_{tail}.parquet",
+        "od_csv": f"{release.state}_od_main_{subject}.csv.gz",
+        "od_parquet": f"{release.state}_od_main_{subject}.parquet",
     }
     if config.geography.external_zones:
         names["aux_csv"] = names["od_csv"].replace("_main_", "_aux_")
@@ -132,7 +132,7 @@ def file_names(config: PublicConfig) -> dict[str, str]:
         names = {kind: name for kind, name in names.items() if not kind.endswith("csv")}
     # Only job-level input says which attributes belong to one job.
     if isinstance(config.jobs, MicrodataJobsSettings) and len(config.jobs.attributes) > 1:
-        names["jobs_parquet"] = f"{release.state}_jobs_{tail}.parquet"
+        names["jobs_parquet"] = f"{release.state}_jobs_{subject}.parquet"  # of main and aux
     return names
 
 

@@ -770,7 +770,7 @@ class Plan:
         """The data files of each implicate by their kinds, without endings (docs/formats.md, Data)."""
         release, jobs = self.config["release"], self.config["jobs"]
         single = jobs["format"] == "microdata" and len(jobs["attributes"]) > 1
-        kinds = {"od_main": True, "od_aux": bool(self.homes), "jobs_main": single}
+        kinds = {"od_main": True, "od_aux": bool(self.homes), "jobs": single}
         folders = [f"implicate-{i + 1:02}/" for i in range(self.number)] if self.number > 1 else [""]
         name = f"{release['state']}_{{}}_{release['job_type']}_{release['year']}"
         return [{kind: below + name.format(kind) for kind in kinds if kinds[kind]} for below in folders]
@@ -1424,7 +1424,7 @@ def check_names(folder: Path, plan: Plan) -> str:
     shapes = [*geography["polygons"], *([] if geography["latitude"] else [{"level": geography["block"]}])]
     due |= {f"geo/{shape['level']}.parquet" for shape in shapes}
     for kind, name in itertools.chain(*(files.items() for files in plan.files)):
-        with_csv = plan.config["release"]["csv"] and kind != "jobs_main"
+        with_csv = plan.config["release"]["csv"] and kind != "jobs"
         due |= {f"{name}.parquet", *([f"{name}.csv.gz"] if with_csv else [])}
     if plan.estimated:
         numbers = range(1, len(plan.workplaces) + 1)
@@ -1488,7 +1488,7 @@ def check_data(folder: Path, plan: Plan, stated: Document) -> str:
     for files in plan.files:
         totals: Counter[tuple[str, int, str]] = Counter()
         commutes: Counter[tuple[str, str, str]] = Counter()
-        for kind in [kind for kind in files if kind != "jobs_main"]:
+        for kind in [kind for kind in files if kind != "jobs"]:
             name, before = f"{files[kind]}.parquet", (-1, -1)
             for work, home, *n, created in rows_of(folder / name, columns, plan.config["release"]["csv"]):
                 pair = order.get(work, -1), order.get(home, -1)
@@ -1507,11 +1507,11 @@ def check_data(folder: Path, plan: Plan, stated: Document) -> str:
                 for counted, count in zip(columns[2:], n):
                     if count:
                         totals[work, parts[pair[1]], counted] += count
-                    if count and "jobs_main" in files:
+                    if count and "jobs" in files:
                         commutes[work, home, counted] += count
         need(totals == public, f"{name}: totals, by work block and part of homes, are not the plan's slots")
-        if "jobs_main" in files:
-            name = f"{files['jobs_main']}.parquet"
+        if "jobs" in files:
+            name = f"{files['jobs']}.parquet"
             due = (slot for *slot, count in jobs for _ in range(count))
             found = Counter[tuple[Any, ...]]()  # their order is that of pools, which the plan has not
             for row, slot in itertools.zip_longest(rows_of(folder / name, [*columns[:2], *attributes]), due):

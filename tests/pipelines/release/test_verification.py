@@ -706,7 +706,7 @@ def test_changed_microdata_are_found(
     small_config: Configs, microdata_jobs: Callable[..., object], clean_source: object
 ) -> None:
     release = run(small_config(microdata_jobs("parquet")))
-    path = release.public / "demo_jobs_main_JT00_2019.parquet"
+    path = release.public / "demo_jobs_JT00_2019.parquet"
     table = pq.read_table(path)
     jobs = table.to_pandas()
 

@@ -31,6 +31,8 @@ Forgery = tuple[Callable[[Path], object], str]
 Counts = NDArray[np.int64]
 AGES = ["middle", "old", "young"]
 GONE = object()
+_IN_NAMES = {"od": "od_main", "jobs": "jobs"}
+"""What the names of files have of each kind."""
 
 
 def put(document: Any, values: Mapping[str, object]) -> None:
@@ -74,7 +76,7 @@ def rows(check: str, kind: str, change: Callable[[pa.Table], pa.Table]) -> Forge
     """Return other rows in every file of a kind, as of an attacker who has this program."""
 
     def changed(public: Path) -> None:
-        for path in sorted(public.rglob(f"*_{kind}_main_*.parquet")):
+        for path in sorted(public.rglob(f"*_{_IN_NAMES[kind]}_*.parquet")):
             pq.write_table(change(pq.read_table(path)), path, compression="zstd")
         forge(public, read_certificate(public))
 
@@ -325,7 +327,7 @@ def in_a_block(main: pa.Table, aux: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def parts_of(public: Path, kind: str = "od") -> list[Path]:
-    return sorted(public.glob(f"*_{kind}_main_*.parquet/*"))
+    return sorted(public.glob(f"*_{_IN_NAMES[kind]}_*.parquet/*"))
 
 
 def parts(check: str, change: Callable[[Path], object]) -> Forgery:

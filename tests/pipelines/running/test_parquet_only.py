@@ -43,7 +43,7 @@ def both(
 
 def test_the_rows_are_those_of_a_release_with_csv(both: list[Release]) -> None:
     public, other = (release.public for release in both)
-    for name in ("demo_od_main_JT00_2019.parquet", "demo_jobs_main_JT00_2019.parquet"):
+    for name in ("demo_od_main_JT00_2019.parquet", "demo_jobs_JT00_2019.parquet"):
         assert len(list((public / name).iterdir())) > 2
         parts, whole = (pd.read_parquet(folder / name) for folder in (public, other))
         pd.testing.assert_frame_equal(

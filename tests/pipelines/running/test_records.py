@@ -198,7 +198,7 @@ def test_no_home_worker_is_reproduced_but_by_chance(
     at_home = jobs[: blocks.size].assign(live=blocks, toil=blocks)
     release = run(records(at_home, {"privacy.epsilon": "1"}))
     assert [check.name for check in verify(release.public)][-1] == "for release"
-    drawn = pd.read_parquet(next(release.public.glob("*_jobs_main_*.parquet")))
+    drawn = pd.read_parquet(next(release.public.glob("*_jobs_*.parquet")))
     alike = set(zip(drawn["w_geocode"], drawn["h_geocode"], strict=True))
     reproduced = np.mean([(block, block) in alike for block in blocks])
     assert reproduced < 0.3, "of a release of public workplaces all would be"
