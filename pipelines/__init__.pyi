@@ -13,6 +13,7 @@ from .planning.sweep import recommend as recommend
 from .planning.sweep import tune as tune
 from .plans.plan import ReleasePlan as ReleasePlan
 from .plans.storage import load_plan as load_plan
+from .publishing.correcting import correct as correct
 from .publishing.publishing import erratum as erratum
 from .publishing.publishing import publish as publish
 from .publishing.publishing import published as published

@@ -23,7 +23,7 @@ _GROUPS = {
     "Make a release": ("demo", "simulate", "fetch", "plan", "tune", "run", "resume", "runs", "due"),
     "Check it": ("verify", "attackers", "evaluate"),
     "Use it": ("map", "figure", "intervals", "compare", "export"),
-    "Publish it": ("publish", "published", "erratum", "withdraw"),
+    "Publish it": ("publish", "published", "correct", "erratum", "withdraw"),
     "Operate": ("keygen", "ledger", "serve", "token"),
 }
 

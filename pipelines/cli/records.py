@@ -77,11 +77,36 @@ def withdraw(destination: str, name: str, version: str, reason: str) -> None:
 @_VERSION
 @click.argument("text")
 def erratum(destination: str, name: str, version: str, text: str) -> None:
-    """Record a correction of a published version.
+    """Record what is wrong with a published version.
 
     TEXT is in words, and goes beside VERSION of release NAME at DESTINATION.
     """
     click.echo(f"Noted beside {pipelines.erratum(destination, name, version, text).location}")
+
+
+@click.command(
+    epilog='Example: odsynth correct out/mine/public my.toml --out out/right --because "it had no licence"'
+)
+@click.argument("public", type=PATH)
+@click.argument("config", type=FILE)
+@click.option("--because", "reason", required=True, help="The reason, in one line for readers.")
+@click.option("--names", is_flag=True, help="Take the names of areas anew, too, from the public files.")
+@click.option("--out", type=PATH, help="Output folder, instead of the configuration's.")
+def correct(public: Path, config: Path, reason: str, names: bool, out: Path | None) -> None:
+    """Correct a title, licence, label or name.
+
+    Of the release in the folder PUBLIC, by the words of CONFIG: name, licence, publisher, contact and
+    citation of [release], meaning, unit and labels of [[attribute]]. If anything else differs, nothing is
+    written. The output folder gets the same data, plan and certificate, and pages that say what was
+    corrected, when and why. Nothing is drawn, no budget is spent, no confidential file is read.
+    """
+    loaded = pipelines.load_config(config)
+    loaded = loaded if out is None else loaded.with_out(out)
+    release = pipelines.correct(public, loaded, reason, names=names)
+    done = release.description.corrections[-1]
+    click.echo(f"Corrected   {', '.join(done.changed)}")
+    click.echo(f"Public      {release.public}")
+    click.echo("Publish it with odsynth publish, and note it beside the former version with odsynth erratum.")
 
 
 @click.command(epilog="Example: odsynth due releases/ --dry-run")
@@ -238,4 +263,4 @@ def simulate(folder: Path, workers: int | None, kind: str) -> None:
     click.echo(f"Written {config}. Try: odsynth plan {config}")
 
 
-RECORDS = (publish, published, withdraw, erratum, due, fetch, ledger, simulate)
+RECORDS = (publish, published, correct, withdraw, erratum, due, fetch, ledger, simulate)

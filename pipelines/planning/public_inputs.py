@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -169,7 +169,6 @@ def public_inputs_for(
     model = geo_data.build_model(geography, tables, weights.weights, jobs, level)
     notes = _notes(config, geography, tables, weights, model)
     notes += tuple(note for polygons in shapes.values() for note in polygons.notes)
-    names = {level: polygons.names for level, polygons in shapes.items() if polygons.names is not None}
     return PublicInputs(
         geography,
         weights,
@@ -178,7 +177,7 @@ def public_inputs_for(
         model,
         notes,
         {level: polygons.shapes for level, polygons in shapes.items()},
-        {**geography.names, **names},
+        names_of(geography, shapes),
         unknown=config.unknown_attributes,
     )
 
@@ -222,6 +221,14 @@ def read_polygon_tables(config: ReleaseConfig, geography: geo_data.Geography) ->
         level: read_polygons(table.file, geography, level=level, code=table.code, name=table.name)
         for level, table in tables.items()
     }
+
+
+def names_of(
+    geography: geo_data.Geography, shapes: Mapping[str, Polygons]
+) -> dict[str, npt.NDArray[np.object_]]:
+    """Return the names of the units of levels: those of a file of polygons instead of the crosswalk's."""
+    of_shapes = {level: polygons.names for level, polygons in shapes.items() if polygons.names is not None}
+    return {**geography.names, **of_shapes}
 
 
 def reader_settings(section: Section, *, without: Set[str] = frozenset()) -> dict[str, Any]:

@@ -81,6 +81,16 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Correction:
+    """A correction of what a release says of itself, after it was published; its data stayed as they were."""
+
+    date: str  # UTC, ISO 8601
+    reason: str
+    changed: tuple[str, ...]  # keys of its configuration, by table, or the file of names
+    corrects: str  # SHA-256 of the SHA256SUMS of what was corrected
+
+
+@dataclass(frozen=True)
 class ReleaseDescription:
     """What a release says about itself to whoever finds it."""
 
@@ -99,6 +109,12 @@ class ReleaseDescription:
     extent: tuple[float, float, float, float] | None  # west, south, east, north; east may be beyond 180
     attributes: tuple[Attribute, ...]
     tables: tuple[Table, ...]  # the synthetic data first, then what is joined to them
+    corrections: tuple[Correction, ...] = ()  # oldest first
+
+    @property
+    def modified(self) -> str | None:
+        """When it was last corrected; None if it never was."""
+        return self.corrections[-1].date if self.corrections else None
 
     @property
     def box(self) -> str | None:
@@ -202,7 +218,7 @@ def describe_release(
         ),
         year=certificate.release.year,
         created=certificate.created,
-        version=".".join(str(int(number)) for number in certificate.created[:10].split("-")),
+        version=version_of(certificate.created),
         identifier=uuid5(NAMESPACE_URL, f"{plan} {certificate.created}").urn,
         licence=licence,
         publisher=publisher,
@@ -218,6 +234,11 @@ def describe_release(
             *_of_homes(config, attributes, homes, say, sized=bool(workplaces)),
         ),
     )
+
+
+def version_of(date: str) -> str:
+    """Return a day in the form of a version number."""
+    return ".".join(str(int(number)) for number in date[:10].split("-"))
 
 
 def _extent(geography: Geography) -> tuple[float, float, float, float] | None:

@@ -21,6 +21,12 @@ from pipelines.plans.plan import ReleasePlan
 from pipelines.release.accuracy import read_accuracy
 from pipelines.release.attackers import ATTACKERS_FILE, attackers_of, describe_attackers
 from pipelines.release.certificate import Certificate, Subject, certificate_text, schema_text
+from pipelines.release.corrections import (
+    CORRECTION_FILE,
+    UNCORRECTED,
+    Corrections,
+    corrections_text,
+)
 from pipelines.release.description import VERIFIER, ReleaseDescription, file_names
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import polygon_file
@@ -86,9 +92,24 @@ def write_public(
     (folder / "certificate.json").write_text(certificate_text(certificate), encoding="utf-8")
     (folder / "certificate.schema.json").write_text(schema_text(), encoding="utf-8")
     (folder / VERIFIER).write_bytes(verifier_bytes())
-    about = describe_plan(plan, certificate, named=(folder / NAME_FILE).is_file())
+    describe_and_seal(plan, certificate, folder, key)
+
+
+def describe_and_seal(
+    plan: ReleasePlan,
+    certificate: Certificate,
+    folder: Path,
+    key: Ed25519PrivateKey | None,
+    corrections: Corrections = UNCORRECTED,
+) -> None:
+    """Write what a release says of itself, with its corrections, beside its data; then seal it."""
+    corrected, titled = corrections.plan(plan), corrections.certificate(certificate)
+    about = describe_plan(corrected, titled, named=(folder / NAME_FILE).is_file())
+    about = corrections.description(about)
+    if corrections.made:
+        (folder / CORRECTION_FILE).write_text(corrections_text(corrections), encoding="utf-8")
     accuracy = read_accuracy(folder, certificate.plan_sha256)
-    texts = texts_of(plan, certificate, about, signed=key is not None, accuracy=accuracy)
+    texts = texts_of(corrected, titled, about, signed=key is not None, accuracy=accuracy)
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
     if key is not None:

@@ -12,6 +12,7 @@ from pipelines.plans.plan import ReleasePlan
 from pipelines.release.accuracy import ACCURACY_FILE, read_in_words
 from pipelines.release.attackers import ATTACKERS_FILE
 from pipelines.release.certificate import Certificate
+from pipelines.release.corrections import CORRECTION_FILE
 from pipelines.release.description import (
     VERIFIER,
     Column,
@@ -54,7 +55,12 @@ def release_readme(
     language = plan.config.release.language
     named = any(NAME_FILE in table.files for table in about.tables)
     shapes = plan.config.geography.polygon_levels
-    other_files = {NAME_FILE: named, ACCURACY_FILE: accuracy is not None, ATTACKERS_FILE: True}
+    other_files = {
+        CORRECTION_FILE: bool(about.corrections),
+        NAME_FILE: named,
+        ACCURACY_FILE: accuracy is not None,
+        ATTACKERS_FILE: True,
+    }
     context: dict[str, Any] = dict(
         **promised(certificate, language),
         plan=plan,
@@ -87,6 +93,11 @@ def release_readme(
         accuracy=accuracy,
         read=read_in_words(certificate.policy, language),
         details_file=DETAILS_FILE,
+        correction_file=CORRECTION_FILE,
+        corrections=[
+            (one.date[:10], [phrases(language).corrected(part) for part in one.changed], one.reason)
+            for one in about.corrections
+        ],
     )
     return {name: render(f"{name}.j2", language, **context) for name in ("README.md", DETAILS_FILE)}
 

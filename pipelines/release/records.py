@@ -217,6 +217,7 @@ def _croissant(about: ReleaseDescription, files: _Files) -> dict[str, Any]:
         **({"publisher": owner, "creator": owner} if len(owner) > 1 else {}),
         "citeAs": about.citation,
         "datePublished": about.created,
+        **_if_known(dateModified=about.modified),
         "version": about.version,
         "temporalCoverage": str(about.year),
         **_if_known(spatialCoverage=_box(about)),
@@ -342,6 +343,7 @@ def _dcat_ap(about: ReleaseDescription, files: _Files) -> dict[str, Any]:
         "dct:language": {"@id": f"{_AUTHORITY}/language/{say.authority_language}"},
         "dct:accessRights": {"@id": f"{_AUTHORITY}/access-right/PUBLIC"},
         "dct:issued": typed(about.created, "xsd:dateTime"),
+        **({"dct:modified": typed(about.modified, "xsd:dateTime")} if about.modified else {}),
         "dcat:version": about.version,
         "dct:temporal": {
             "@type": "dct:PeriodOfTime",
@@ -384,6 +386,7 @@ def _dcat_us(about: ReleaseDescription, files: _Files) -> dict[str, Any]:
         "publisher": {"@type": "Organization", "name": about.publisher},
         "contactPoint": {"@type": "Kind", "fn": about.publisher, "hasEmail": f"mailto:{about.contact}"},
         "issued": about.created,
+        **_if_known(modified=about.modified),
         "version": about.version,
         "keyword": list(about.keywords),
         "temporal": [{"@type": "PeriodOfTime", "startDate": year, "endDate": year}],

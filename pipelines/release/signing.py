@@ -115,6 +115,31 @@ def read_private_key(path: Path) -> Ed25519PrivateKey:
     return key
 
 
+def read_signer(folder: Path, path: Path | None) -> Ed25519PrivateKey | None:
+    """Return the private key that a public folder is signed with, to sign it again; None of an unsigned one.
+
+    `path` is the key that a configuration names, if it names one.
+    """
+    if path is None:
+        if is_signed(folder):
+            raise SigningError(
+                f"{folder}: this release is signed, and has to be signed again. Fix: name the private key of "
+                f"its {PUBLIC_KEY} in [signature] of the configuration"
+            )
+        return None
+    key = read_private_key(path)
+    if not is_signed(folder):
+        raise SigningError(
+            f"{folder}: nobody has signed this release, and who signs answers for its draw. Fix: leave "
+            "[signature] out"
+        )
+    if (folder / PUBLIC_KEY).read_bytes() != _pem(key.public_key()):
+        raise SigningError(
+            f"{path}: another key has signed {folder}. Fix: name the private key of its {PUBLIC_KEY}"
+        )
+    return key
+
+
 def check_key_pair(path: Path, key: Ed25519PrivateKey) -> None:
     """Refuse a private key beside which the public half of another one lies, in a file of the same name.
 

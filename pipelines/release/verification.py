@@ -18,6 +18,7 @@ from pydantic import ValidationError
 import synth
 from geo_data.arguments import PathLike, path_of
 from geo_data.external_zones import find_external_zones
+from pipelines.config.languages import ENGLISH
 from pipelines.config.loading import PublicConfig
 from pipelines.drawing.estimating import JobLayout
 from pipelines.plans.accuracy import ExpectedAccuracy
@@ -37,6 +38,7 @@ from pipelines.release.certificate import (
     schema_text,
     subject_of,
 )
+from pipelines.release.corrections import CORRECTION_FILE, UNCORRECTED, read_corrections
 from pipelines.release.data_check import check_data
 from pipelines.release.description import VERIFIER, ReleaseDescription
 from pipelines.release.layout import (
@@ -53,6 +55,7 @@ from pipelines.release.layout import (
 )
 from pipelines.release.measurements import Factors, Measurements, check_measurements, measurement_files
 from pipelines.release.names import NAME_FILE, check_names
+from pipelines.release.pages import listed
 from pipelines.release.polygons import check_polygons
 from pipelines.release.readme import describe_plan
 from pipelines.release.records import record_texts
@@ -130,8 +133,8 @@ def verify(
     -------
     VerificationReport
         The checks: files, signature, certificate, plan, guarantee, budget, measurements where tables were
-        measured, data, accuracy where there is a forecast, texts, verifier, polygons and names where there
-        are any, bytes of the tables, records, and last fitness for release.
+        measured, data, accuracy where there is a forecast, corrections where there are any, texts, verifier,
+        polygons and names where there are any, bytes of the tables, records, and last fitness for release.
 
     Raises
     ------
@@ -190,6 +193,7 @@ class _PublicFolder:
     guarantee: synth.Guarantee
     measured: Measurements | None = None
     accuracy: ExpectedAccuracy | None = None
+    corrections = UNCORRECTED
     about: ReleaseDescription
 
     def __init__(self, folder: Path, key: Path | None = None, written: Written | None = None) -> None:
@@ -271,20 +275,32 @@ class _PublicFolder:
         self.accuracy = read_accuracy(self.folder, self.certificate.plan_sha256)
         return None if self.accuracy is None else check_accuracy(self.accuracy, self.planned)
 
+    def corrected(self) -> str | None:
+        """Read the corrections, where there are some: of titles, licences and labels, and of nothing else."""
+        if CORRECTION_FILE not in self.hashes:
+            return None
+        self.corrections = read_corrections(self.folder, self.plan.config)
+        made = self.corrections.made
+        return f"{len(made)} of what it says of itself, the last of {made[-1].date}"
+
     def texts(self) -> str:
         """Compare the list of files, and what is said in words, with what the certificate gives."""
-        plan, certificate, present = self.plan, self.certificate, self.hashes.keys()
+        corrections, present = self.corrections, self.hashes.keys()
+        plan, certificate = corrections.plan(self.plan), corrections.certificate(self.certificate)
         expected = {*expected_files(plan.config), *itertools.chain(*measurement_files(plan))}
         expected |= {*workplace_files(plan)}
         expected |= {ACCURACY_FILE} if self.accuracy else set()
+        expected |= {CORRECTION_FILE} if corrections.made else set()
         if more := sorted({*without_parts(present - {MANIFEST, NAME_FILE, PUBLIC_KEY})} ^ expected):
             raise RefusedError(
                 f"files are missing, or do not belong to a release of this kind: {', '.join(more)}"
             )
         if not _manifest_is_original(self.folder, self.hashes):
             raise RefusedError(f"{MANIFEST} does not describe this release")
-        sources = f"the plan, certificate.json{f' and {ACCURACY_FILE}' if self.accuracy else ''}"
-        self.about = describe_plan(plan, certificate, named=NAME_FILE in present)
+        others = {CORRECTION_FILE: corrections.made, ACCURACY_FILE: self.accuracy}
+        sources = listed(["the plan", "certificate.json", *filter(others.get, others)], ENGLISH)
+        about = describe_plan(plan, certificate, named=NAME_FILE in present)
+        self.about = corrections.description(about)
         texts = texts_of(plan, certificate, self.about, signed=PUBLIC_KEY in present, accuracy=self.accuracy)
         for name, text in texts.items():
             if (self.folder / name).read_bytes() != text.encode():
@@ -349,6 +365,7 @@ _CHECKS: dict[str, Callable[[_PublicFolder], str | None]] = {
     "measurements": _PublicFolder.measurements,
     "data": _PublicFolder.data,
     "accuracy": _PublicFolder.forecast,
+    "corrections": _PublicFolder.corrected,
     "texts": _PublicFolder.texts,
     "verifier": _PublicFolder.verifier,
     "polygons": _PublicFolder.polygons,

@@ -1441,6 +1441,7 @@ def check_names(folder: Path, plan: Plan) -> str:
     for name in in_parts:
         due ^= {name, *(f"{name}/part-{i:06}.parquet" for i, _ in enumerate((folder / name).iterdir()))}
     optional = {"names.parquet", "accuracy.json", "dcat-us.json", "signing-key.pub", *SIGNATURES.values()}
+    optional.add("corrections.json")
     present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     other = sorted((present ^ due) - optional)
     need(not other, f"a release of this kind has other files: {', '.join(other)}")
@@ -1529,13 +1530,28 @@ def check_data(folder: Path, plan: Plan, stated: Document) -> str:
     return f"{pairs:,} pairs; the totals of {blocks:,} work blocks by {counts} counts are those of the slots"
 
 
+def corrected(folder: Path) -> Document:
+    """Return the keys of [release] that hold instead of the plan's: words on which nothing else depends."""
+    path = folder / "corrections.json"
+    if not path.is_file():
+        return {}
+    document = read_json(path)
+    due = {"format": "odsynth corrections 1.0", "release": like(".*"), "attribute": like(".*")}
+    follow(path.name, document, {**due, "corrections": like(".*")}, [])
+    of_release = {*document["release"]} - {"name", "licence", "publisher", "contact", "citation"}
+    of_attribute = {*itertools.chain(*document["attribute"].values())} - {"meaning", "unit", "labels"}
+    need(not of_release | of_attribute, f"{path.name} corrects what data or promises depend on")
+    return document["release"]
+
+
 def check_texts(folder: Path, stated: Document, plan: Plan) -> str:
     """Compare the read-me, in the language of the release, with the certificate."""
+    title = corrected(folder).get("name", stated["release"]["name"])
     text = (folder / "README.md").read_text(encoding="utf-8")
     written, run, user = LANGUAGES[plan.language], stated["run"], stated["user_level"]
     workers = f"{stated['totals']['synthetic_workers']:,}"
     for sentence in (
-        f"# {stated['release']['name']}\n",
+        f"# {title}\n",
         written["workers"].format(in_marks(workers, plan.language)),
         *(
             written[name].format(*(in_marks(bounds[bound], plan.language) for bound in ("epsilon", "delta")))
@@ -1565,6 +1581,7 @@ NOT_CHECKED = [
     "the other words of README.md, details.md, attackers.md, the numbers of accuracy.json, the shapes and"
     " names for maps, and the records for machines (datapackage.json, croissant.json, dcat-ap.jsonld,"
     " dcat-us.json)",
+    "what corrections.json says, where there is one, beyond the title in README.md",
     "values that plan.json quotes beyond epsilon, delta, geography, cells, pooling and the jobs' attributes",
     "whether a file carries more than its rows in how they are encoded, or an implicate is a copy of another",
 ]

@@ -19,6 +19,7 @@ from pipelines.release.attackers import (
     surety_in_words,
 )
 from pipelines.release.certificate import certificate_of_draw, promise
+from pipelines.release.corrections import CORRECTION_FILE, read_corrections
 from pipelines.release.layout import not_public
 from pipelines.release.pages import phrases
 from pipelines.release.workplaces import drawn_plan
@@ -69,6 +70,8 @@ def attackers(
     try:
         plan = load_plan(place)
         drawn = plan if place == folder else drawn_plan(folder, plan)
+        if (folder / CORRECTION_FILE).is_file():
+            drawn = read_corrections(folder, plan.config).plan(drawn)
     except (ValueError, OSError) as error:  # a plan is public: nothing is withheld
         fix = "plan again, or take a whole copy of the release"
         raise not_as_released(f"{folder}: no plan can be read there", error, fix) from error

@@ -27,6 +27,7 @@ from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.storage import load_geography, load_plan
 from pipelines.release.accuracy import ACCURACY_FILE, read_accuracy
 from pipelines.release.certificate import Certificate, parse_certificate
+from pipelines.release.corrections import CORRECTION_FILE, UNCORRECTED, Corrections, read_corrections
 from pipelines.release.description import (
     MEASUREMENT_FOLDER,
     Attribute,
@@ -103,7 +104,12 @@ class Release:
 
     @cached_property
     def certificate(self) -> Certificate:
-        """What was promised about privacy."""
+        """What was promised about privacy, with the title of the release, which may have been corrected."""
+        return self.corrections.certificate(self._stated)
+
+    @cached_property
+    def _stated(self) -> Certificate:
+        """The certificate as it stands in the folder."""
         path = self._present("certificate.json")
         try:
             return parse_certificate(path.read_bytes())
@@ -116,7 +122,7 @@ class Release:
     @cached_property
     def plan_document(self) -> dict[str, Any]:
         """The plan.json of the release."""
-        certificate, path = self.certificate, self._present("plan/plan.json")
+        certificate, path = self._stated, self._present("plan/plan.json")
         with blame_release(path):
             try:
                 document = read_document(path.parent)
@@ -136,9 +142,10 @@ class Release:
     def plan(self) -> ReleasePlan:
         """The whole plan, which may be large, with the slots that the release has."""
         try:
-            return drawn_plan(self.public, load_plan(self.public / "plan", self.plan_document))
+            plan = drawn_plan(self.public, load_plan(self.public / "plan", self.plan_document))
         except (ValueError, OSError) as error:  # a plan is public: nothing is withheld
             raise not_as_released(self.public / "plan", error) from error
+        return self.corrections.plan(plan)
 
     @property
     def name(self) -> str:
@@ -219,7 +226,7 @@ class Release:
         """What the release says about itself: title, licence, contact, citation, its tables and columns."""
         measured = any((self.public / MEASUREMENT_FOLDER).rglob("table-1.parquet"))
         choices = self.plan_document["choices"]
-        return describe_release(
+        about = describe_release(
             self.certificate,
             self.config,
             self.categories,
@@ -229,6 +236,7 @@ class Release:
             workplaces=choices["workplaces"],
             homes=choices["tables"] if measured else None,
         )
+        return self.corrections.description(about)
 
     @cached_property
     def accuracy(self) -> ExpectedAccuracy | None:
@@ -838,8 +846,16 @@ class Release:
 
     @cached_property
     def config(self) -> PublicConfig:
-        """The configuration that its plan quotes."""
-        return quoted_config(self.plan_document)
+        """The configuration that its plan quotes, with what was corrected since."""
+        return self.corrections.config(quoted_config(self.plan_document))
+
+    @cached_property
+    def corrections(self) -> Corrections:
+        """What it says of itself otherwise than its plan."""
+        if not (self.public / CORRECTION_FILE).is_file():
+            return UNCORRECTED
+        with blame_release(self.public / CORRECTION_FILE):
+            return read_corrections(self.public, quoted_config(self.plan_document))
 
     @property
     def _below(self) -> str:

@@ -20,12 +20,13 @@ import pipelines
 import synth
 from geo_data import polygons
 from geo_data.delimited import count_rows, note_rows
-from helpers import Said, freeze, same_key
+from helpers import Said, freeze, same_key, with_values
 from pipelines.config.loading import check_config
 from pipelines.planning import search
 from pipelines.plans.measured import TableChoice
 from pipelines.plans.plan import Choices
 from pipelines.release import verification
+from pipelines.release.signing import generate_keys
 from pipelines.running import report
 from pipelines.running.report import draw_cells
 from pipelines.running.steps import logged_to
@@ -96,6 +97,27 @@ def _each_public_table_once() -> Iterator[None]:
 def figure_of_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw them in this test, as `odsynth plan` does."""
     monkeypatch.setattr(report, "draw_cells", draw_cells)
+
+
+@pytest.fixture(scope="session")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return generate_keys(tmp_path_factory.mktemp("keys") / "own")
+
+
+@pytest.fixture(scope="session")
+def signed_release(
+    config_tables: dict[str, Any],
+    clean_source: object,
+    keys: tuple[Path, Path],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> pipelines.Release:
+    tables = with_values(config_tables, {"signature.key": keys[0]})
+    return pipelines.run(check_config(tables, tmp_path_factory.mktemp("signed"), "signed.toml"))
+
+
+@pytest.fixture
+def signed(signed_release: pipelines.Release, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(signed_release.public, tmp_path / "public"))
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,7 @@ from starlette.requests import Request
 
 from pipelines.publishing.publishing import Published, published
 from pipelines.release.certificate import Certificate, parse_certificate
+from pipelines.release.corrections import CORRECTION_FILE
 from pipelines.release.signing import SIGNATURES
 from pipelines.service.public.areas import Areas, Shapes, area_jobs, count_lines, read_areas
 from pipelines.service.public.flow_queries import (
@@ -381,7 +382,8 @@ def _describe(folder: Path, sums: str) -> tuple[Certificate | None, dict[str, Fi
         content = (folder / "certificate.json").read_bytes()
         if hashlib.sha256(content).hexdigest() != digests["certificate.json"]:
             return None, {}
-        return parse_certificate(content), files
+        certificate = parse_certificate(content)
+        return (Release(folder).certificate if CORRECTION_FILE in digests else certificate), files
     except (OSError, ValueError, KeyError, ValidationError):
         return None, {}
 

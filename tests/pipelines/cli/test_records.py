@@ -86,6 +86,26 @@ def test_a_release_is_published_listed_corrected_and_withdrawn(
     assert refused.stderr.startswith("Error: ")
 
 
+def test_a_corrected_release_is_a_version_of_the_same_title(
+    small_release: pipelines.Release,
+    config_text: Callable[..., str],
+    tmp_path: Path,
+    invoke: Callable[..., click.testing.Result],
+) -> None:
+    config, out = tmp_path / "right.toml", tmp_path / "right"
+    config.write_text(config_text({"release.name": "Right title"}), encoding="utf-8")
+    done = invoke("correct", small_release.public, config, "--because", "It was wrong.", "--out", out)
+    assert done.exit_code == 0, done.stderr
+    assert "release.name" in done.stdout
+    for folder in (small_release.out, out):
+        assert invoke("publish", folder, tmp_path / "site").exit_code == 0
+    versions = pipelines.published(tmp_path / "site")
+    assert len({version.version for version in versions}) == 2
+    assert {version.name for version in versions} == {"demo-region-2019-all-jobs"}
+    again = invoke("correct", small_release.public, config, "--because", "It was wrong.", "--out", out)
+    assert again.stderr.startswith("Error: ")
+
+
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
     """A small copy of the layout in which LODES is published."""
