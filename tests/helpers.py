@@ -24,6 +24,7 @@ from pipelines.plans.storage import load_plan
 from pipelines.release import verify as verify_alone
 from pipelines.release.accuracy import ACCURACY_FILE, read_accuracy
 from pipelines.release.certificate import Certificate, certificate_text, parse_certificate
+from pipelines.release.csv_tables import NAME_CSV, write_csv_tables
 from pipelines.release.layout import expected_files, public_files, seal, texts_of, with_sizes
 from pipelines.release.names import NAME_FILE
 from pipelines.release.readme import DETAILS_FILE, describe_plan
@@ -140,7 +141,7 @@ def freeze(patch: pytest.MonkeyPatch) -> None:
 
 def released_files(public: Path) -> list[str]:
     """The files of an unsigned release with names and a forecast, but manifest and checksums."""
-    return sorted([*expected_files(load_plan(public / "plan").config), NAME_FILE, ACCURACY_FILE])
+    return sorted([*expected_files(load_plan(public / "plan").config), NAME_FILE, NAME_CSV, ACCURACY_FILE])
 
 
 def edit_json(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -192,6 +193,8 @@ def forge(folder: Path, document: Any) -> None:
         sheet = folder / ACCURACY_FILE
         if sheet.is_file() and before in (said := sheet.read_text(encoding="utf-8")):
             sheet.write_text(said.replace(before, certificate.plan_sha256), encoding="utf-8")
+        if plan.config.release.csv:
+            write_csv_tables(folder)
         with suppress(ValueError):  # of a plan that is refused, or a sheet that is none
             accuracy = read_accuracy(folder, certificate.plan_sha256)
             about = describe_plan(plan, certificate, named=(folder / NAME_FILE).is_file())

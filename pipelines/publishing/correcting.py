@@ -30,6 +30,7 @@ from pipelines.release.corrections import (
     apart,
     correct_further,
 )
+from pipelines.release.csv_tables import NAME_CSV
 from pipelines.release.description import Correction
 from pipelines.release.layout import MANIFEST, describe_and_seal
 from pipelines.release.names import NAME_FILE, Names, write_names
@@ -109,7 +110,7 @@ def correct(public: PathLike, config: ReleaseConfig, reason: str, *, names: bool
                 f"{public}: the configuration says nothing else than the release does. Fix: write the right "
                 f"words into the configuration{more}"
             )
-        _copy(public, folder, seal, without=_MADE_AGAIN | ({NAME_FILE} if names else set()))
+        _copy(public, folder, seal, without=_MADE_AGAIN | ({NAME_FILE, NAME_CSV} if names else set()))
         date = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
         one = Correction(date, reason, changed, hashlib.sha256(seal).hexdigest())
         corrections = Corrections(of_release, of_attribute, (*before.made, one))

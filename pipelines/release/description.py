@@ -16,6 +16,7 @@ from pipelines.config.loading import PublicConfig
 from pipelines.config.policies import FullPolicy
 from pipelines.config.sections import AttributeSettings, MicrodataJobsSettings
 from pipelines.release.certificate import Certificate, secret_in_words
+from pipelines.release.csv_tables import BLOCK_CSV, NAME_CSV
 from pipelines.release.names import NAME_FILE
 from pipelines.release.pages import phrases
 from pipelines.release.polygons import polygon_file
@@ -284,14 +285,17 @@ def _tables(
             columns = (work, home, *_coded(attributes))
             yield Table(f"workers{suffix}", say.worker_row(several), files, columns)
     zones = bool(geography.external_zones)
-    yield Table("blocks", say.blocks_row(zones), ("plan/blocks.parquet",), _of_blocks(geography, config, say))
+    as_csv = config.release.csv
+    files = (*([BLOCK_CSV] if as_csv else []), "plan/blocks.parquet")
+    yield Table("blocks", say.blocks_row(zones), files, _of_blocks(geography, config, say))
     if named:
         unit_names = (
             Column("level", say.level_column),
             Column("code", say.code_column),
             Column("name", say.name_column),
         )
-        yield Table("names", say.names_row, (NAME_FILE,), unit_names)
+        files = (*([NAME_CSV] if as_csv else []), NAME_FILE)
+        yield Table("names", say.names_row, files, unit_names)
     for number, level in enumerate(config.geography.polygon_levels, start=1):
         shape = Column(level, say.code_column), Column("geometry", say.shape_column, "geometry")
         yield Table(f"shapes-{number}", say.shapes_row(level), (polygon_file(level),), shape)

@@ -27,6 +27,7 @@ from pipelines.release.corrections import (
     Corrections,
     corrections_text,
 )
+from pipelines.release.csv_tables import BLOCK_CSV, write_csv_tables
 from pipelines.release.description import VERIFIER, ReleaseDescription, file_names
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import polygon_file
@@ -102,7 +103,9 @@ def describe_and_seal(
     key: Ed25519PrivateKey | None,
     corrections: Corrections = UNCORRECTED,
 ) -> None:
-    """Write what a release says of itself, with its corrections, beside its data; then seal it."""
+    """Write what a release says of itself, with its corrections, and tables as CSV; then seal it."""
+    if plan.config.release.csv:
+        write_csv_tables(folder)
     corrected, titled = corrections.plan(plan), corrections.certificate(certificate)
     about = describe_plan(corrected, titled, named=(folder / NAME_FILE).is_file())
     about = corrections.description(about)
@@ -188,7 +191,8 @@ def expected_files(config: PublicConfig) -> list[str]:
     shapes = (polygon_file(level) for level in config.geography.polygon_levels)
     names, folders = file_names(config).values(), config.implicates.folders
     data = (f"{folder}{name}" for folder in folders for name in names)
-    return sorted([*texts, *records, *plan, *shapes, *data])
+    tables = [BLOCK_CSV] if config.release.csv else []
+    return sorted([*texts, *records, *plan, *shapes, *data, *tables])
 
 
 def version_name(subject: Subject, sums: str) -> str:

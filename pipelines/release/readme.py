@@ -13,6 +13,7 @@ from pipelines.release.accuracy import ACCURACY_FILE, read_in_words
 from pipelines.release.attackers import ATTACKERS_FILE
 from pipelines.release.certificate import Certificate
 from pipelines.release.corrections import CORRECTION_FILE
+from pipelines.release.csv_tables import BLOCK_CSV, NAME_CSV
 from pipelines.release.description import (
     VERIFIER,
     Column,
@@ -57,6 +58,8 @@ def release_readme(
     shapes = plan.config.geography.polygon_levels
     other_files = {
         CORRECTION_FILE: bool(about.corrections),
+        BLOCK_CSV: plan.config.release.csv,
+        NAME_CSV: plan.config.release.csv and named,
         NAME_FILE: named,
         ACCURACY_FILE: accuracy is not None,
         ATTACKERS_FILE: True,

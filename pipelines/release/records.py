@@ -44,7 +44,7 @@ class _Files:
         return self._parts[name] == [name]
 
 
-_MEDIA = {".csv.gz": "application/gzip", ".parquet": "application/vnd.apache.parquet"}
+_MEDIA = {".csv.gz": "application/gzip", ".csv": "text/csv", ".parquet": "application/vnd.apache.parquet"}
 
 
 def record_files(release: PublicReleaseSettings) -> tuple[str, ...]:
@@ -77,7 +77,7 @@ def _data_package(about: ReleaseDescription, files: _Files) -> dict[str, Any]:
             integrity = {}
             if files.single(name):
                 integrity = {"bytes": files[name][0], "hash": f"sha256:{files[name][1]}"}
-            form = "csv" if name.endswith(".csv.gz") else "parquet"
+            form = "parquet" if name.endswith(".parquet") else "csv"
             resources.append(
                 {
                     "name": f"{table.name}-{form}",
@@ -86,7 +86,8 @@ def _data_package(about: ReleaseDescription, files: _Files) -> dict[str, Any]:
                     "path": name if integrity else files.parts(name),
                     "format": form,
                     "mediatype": _media_type(name),
-                    **({"compression": "gz", "encoding": "utf-8"} if form == "csv" else {}),
+                    **({"compression": "gz"} if name.endswith(".gz") else {}),
+                    **({"encoding": "utf-8"} if form == "csv" else {}),
                     **integrity,
                     "schema": schema,
                 }

@@ -39,6 +39,7 @@ from pipelines.release.certificate import (
     subject_of,
 )
 from pipelines.release.corrections import CORRECTION_FILE, UNCORRECTED, read_corrections
+from pipelines.release.csv_tables import NAME_CSV, check_csv_tables
 from pipelines.release.data_check import check_data
 from pipelines.release.description import VERIFIER, ReleaseDescription
 from pipelines.release.layout import (
@@ -134,7 +135,8 @@ def verify(
     VerificationReport
         The checks: files, signature, certificate, plan, guarantee, budget, measurements where tables were
         measured, data, accuracy where there is a forecast, corrections where there are any, texts, verifier,
-        polygons and names where there are any, bytes of the tables, records, and last fitness for release.
+        polygons, names and tables as CSV where there are any, bytes of the tables, records, and last fitness
+        for release.
 
     Raises
     ------
@@ -291,6 +293,7 @@ class _PublicFolder:
         expected |= {*workplace_files(plan)}
         expected |= {ACCURACY_FILE} if self.accuracy else set()
         expected |= {CORRECTION_FILE} if corrections.made else set()
+        expected |= {NAME_CSV} if plan.config.release.csv and NAME_FILE in present else set()
         if more := sorted({*without_parts(present - {MANIFEST, NAME_FILE, PUBLIC_KEY})} ^ expected):
             raise RefusedError(
                 f"files are missing, or do not belong to a release of this kind: {', '.join(more)}"
@@ -326,6 +329,10 @@ class _PublicFolder:
     def names(self) -> str | None:
         """Check names for maps, where there are some."""
         return check_names(self.folder, self.plan.geography) if NAME_FILE in self.hashes else None
+
+    def csv_tables(self) -> str | None:
+        """Compare tables that are there as CSV with those in Parquet."""
+        return check_csv_tables(self.folder) if self.plan.config.release.csv else None
 
     def encoding(self) -> str:
         """Compare the bytes of tables with what this program writes of their rows."""
@@ -370,6 +377,7 @@ _CHECKS: dict[str, Callable[[_PublicFolder], str | None]] = {
     "verifier": _PublicFolder.verifier,
     "polygons": _PublicFolder.polygons,
     "names": _PublicFolder.names,
+    "CSV": _PublicFolder.csv_tables,
     "bytes": _PublicFolder.encoding,
     "records": _PublicFolder.records,
     "for release": _PublicFolder.fitness,

@@ -16,6 +16,7 @@ Exit status: 0 all checks that could be carried out passed; 1 one failed; 2 a ch
 from __future__ import annotations
 
 import argparse
+import csv
 import functools
 import gzip
 import hashlib
@@ -560,6 +561,8 @@ STATES = "us-states"
 MARGIN = 1e-11
 """What is added to the chord of a distance (docs/formats.md)."""
 TABLES = ("blocks", "domains", "pools", "shares", "slots")
+AS_CSV = {"blocks": "plan/blocks.parquet", "names": "names.parquet"}
+"""Tables that are there as CSV, too, where data are."""
 PLAN, CERTIFICATE = "odsynth plan 1.0", "odsynth certificate 1.0"
 POLICIES = ("partition", "distance_km")
 """Kinds of policies other than "full"."""
@@ -1442,6 +1445,8 @@ def check_names(folder: Path, plan: Plan) -> str:
         due ^= {name, *(f"{name}/part-{i:06}.parquet" for i, _ in enumerate((folder / name).iterdir()))}
     optional = {"names.parquet", "accuracy.json", "dcat-us.json", "signing-key.pub", *SIGNATURES.values()}
     optional.add("corrections.json")
+    if plan.config["release"]["csv"]:
+        due |= {f"{name}.csv" for name, path in AS_CSV.items() if (folder / path).is_file()}
     present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     other = sorted((present ^ due) - optional)
     need(not other, f"a release of this kind has other files: {', '.join(other)}")
@@ -1464,6 +1469,22 @@ def rows_of(path: Path, columns: list[str], csv: bool = False) -> Iterator[tuple
             need(lines.read(len(line)) == line, f"{path.name} and the CSV file hold different rows")
             yield from [row] if i else []
         need(not lines.read(1), f"{path.name} and the CSV file hold different rows")
+
+
+def check_csv(folder: Path) -> str:
+    """Compare tables that are there as CSV with those in Parquet."""
+    present = [name for name in AS_CSV if (folder / f"{name}.csv").is_file()]
+    for name in present:
+        table = parquet(folder / AS_CSV[name])
+        batches = (batch.to_pydict() for batch in table.iter_batches())
+        due = (row for batch in batches for row in zip(*batch.values()))
+        with (folder / f"{name}.csv").open(encoding="utf-8", newline="") as lines:
+            for row, values in itertools.zip_longest(
+                csv.reader(lines), itertools.chain([table.schema_arrow.names], due), fillvalue=()
+            ):
+                texts = ["" if value is None or value != value else str(value) for value in values]
+                need([*row] == texts, f"{name}.csv and {AS_CSV[name]} hold different rows")
+    return f"tables with the rows of Parquet: {', '.join(present) or 'none'}"
 
 
 def check_data(folder: Path, plan: Plan, stated: Document) -> str:
@@ -1602,6 +1623,7 @@ def verify(folder: Path, key: Path | None = None, only: bool = False) -> Iterato
     yield "guarantee", proved
     if not only:
         yield "names", check_names(folder, plan)
+        yield "CSV", check_csv(folder)
         # Where records need not be those of the slots, nothing tells what counts add up to.
         if not (plan.dirichlet or plan.protected or plan.estimated):
             with localcontext(UP):

@@ -20,6 +20,7 @@ from pipelines.service.rendering import HTML
 
 _TYPES = {
     ".csv.gz": "application/gzip",
+    ".csv": "text/csv; charset=utf-8",
     ".json": "application/json",
     ".md": "text/markdown; charset=utf-8",
     ".parquet": "application/vnd.apache.parquet",

@@ -21,6 +21,7 @@ import synth
 from helpers import alone, refused, same_key, seal_again, words_of_release
 from pipelines import ConfigError, Release, resume, run, verify
 from pipelines.planning.public_inputs import read_public_inputs
+from pipelines.release.csv_tables import NAME_CSV
 from pipelines.release.names import NAME_FILE, check_names, read_names, write_names
 from pipelines.release.polygons import check_polygons, polygon_file, write_polygons
 from pipelines.running import run as runs
@@ -327,6 +328,11 @@ def test_what_is_not_as_it_was_written_is_found(
 def test_names_that_were_taken_away_are_missed(public_copy: Path) -> None:
     (public_copy / NAME_FILE).unlink()
     assert f"files: {NAME_FILE} is missing" in str(refused(public_copy))
+    seal_again(public_copy)
+    assert f"texts: files are missing, or do not belong to a release of this kind: {NAME_CSV}" in str(
+        refused(public_copy)
+    )
+    (public_copy / NAME_CSV).unlink()
     seal_again(public_copy)
     assert "texts: README.md is not the text" in str(refused(public_copy))
 

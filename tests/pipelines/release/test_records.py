@@ -15,6 +15,7 @@ import frictionless
 import jsonschema
 import mlcroissant
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 import rdflib
 
@@ -101,7 +102,11 @@ def test_frictionless_reads_every_row(releases: dict[str, Path]) -> None:
         for resource in document["resources"]:
             found = frictionless.Resource.from_descriptor(resource, basepath=str(folder)).validate()
             assert found.valid, found.flatten(["note"])
-            assert found.tasks[0].stats["rows"] == release.rows["main"].count_rows()
+            table = release.rows["main"].count_rows()
+            sources = {"blocks.csv": "plan/blocks.parquet", "names.csv": "names.parquet"}
+            if source := sources.get(resource["path"]):
+                table = pq.read_metadata(folder / source).num_rows
+            assert found.tasks[0].stats["rows"] == table
 
 
 def test_dcat_us(releases: dict[str, Path]) -> None:

@@ -62,6 +62,7 @@ CHECKS = [
     "verifier",
     "polygons",
     "names",
+    "CSV",
     "bytes",
     "records",
     "for release",
@@ -72,6 +73,7 @@ PUBLIC = [
     "SHA256SUMS",
     "accuracy.json",
     "attackers.md",
+    "blocks.csv",
     "certificate.json",
     "certificate.schema.json",
     "croissant.json",
@@ -81,6 +83,7 @@ PUBLIC = [
     "demo_od_main_JT00_2019.parquet",
     "details.md",
     "geo/trct.parquet",
+    "names.csv",
     "names.parquet",
     "plan/blocks.parquet",
     "plan/domains.parquet",
@@ -938,10 +941,12 @@ def test_every_file_is_hashed_once(public_copy: Path) -> None:
     read_too = {
         "README.md",
         "attackers.md",
+        "blocks.csv",
         "certificate.schema.json",
         "croissant.json",
         "datapackage.json",
         "dcat-ap.jsonld",
+        "names.csv",
     }
     read_too |= {"details.md"}
     assert {name for name, count in times.items() if count == 2} - json_files - names - {OD[1]} <= read_too

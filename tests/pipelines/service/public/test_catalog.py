@@ -63,6 +63,22 @@ def test_what_changes_is_seen_after_a_refresh(
     assert "A mistake." in error.detail
 
 
+def test_a_corrected_title_is_shown(
+    open_catalog: Open,
+    new_state: Path,
+    small_release: pipelines.Release,
+    config_text: Callable[..., str],
+    tmp_path: Path,
+) -> None:
+    text = config_text({"release.name": "Right title", "release.out": "corrected"})
+    config = pipelines.parse_config(text, tmp_path, "right.toml")
+    pipelines.correct(small_release.public, config, "The title was wrong.")
+    done = pipelines.publish(tmp_path / "corrected", new_state / "published", version="v9")
+    certificate = open_catalog(new_state).find_usable(done.name, "v9").certificate
+    assert certificate is not None
+    assert certificate.release.name == "Right title"
+
+
 def test_nobody_sees_what_was_read_before_a_refresh(
     open_catalog: Open, new_state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
