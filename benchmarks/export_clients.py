@@ -202,7 +202,7 @@ def layers(folder: Path) -> Iterator[tuple[str, Path, str]]:
                 zones = path.name.split("_flows_")[1].split("_to_")[0]
                 yield f"{kind}: zones", path, f"zones_{zones}"
                 yield f"{kind}: flows", path, "flows"
-            elif path.stem in ("flows", "locations") or kind != "flowmap":
+            elif path.stem in ("flows", "locations") or "_flows_" in path.stem or "_zones_" in path.stem:
                 what = "flows" if "flows" in path.stem else "zones"
                 yield f"{kind}: {what}", path, ""
 

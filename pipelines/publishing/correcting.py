@@ -101,7 +101,7 @@ def correct(public: PathLike, config: ReleaseConfig, reason: str, *, names: bool
         folder = made / "public"
         folder.mkdir()
         if names:
-            write_names(_read_names(config, release.geography), release.geography, folder)
+            write_names(_read_names(config, release.geography), release.geography, folder, release.language)
         renamed = names and _content(folder / NAME_FILE) != _content(public / NAME_FILE)
         changed = correct_further(before, of_release, of_attribute, names=renamed)
         if not changed:

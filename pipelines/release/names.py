@@ -19,6 +19,8 @@ import pyarrow.parquet as pq
 from geo_data.external_zones import STATES
 from geo_data.geography import Geography
 from geo_data.texts import clean_names
+from pipelines.config.languages import ENGLISH
+from pipelines.release.pages import phrases
 from pipelines.storage.parquet_form import check_form, is_text, read_rows
 
 NAME_FILE = "names.parquet"
@@ -27,14 +29,16 @@ _COLUMNS = ("level", "code", "name")
 Names = npt.NDArray[np.object_]
 
 
-def write_names(names: Mapping[str, Names], geography: Geography, folder: Path) -> None:
-    """Write the names of units into the public folder, external zones among them; nothing without names."""
+def write_names(
+    names: Mapping[str, Names], geography: Geography, folder: Path, language: str = ENGLISH
+) -> None:
+    """Write the names of units into the public folder, and of all external zones; nothing without names."""
     parts = []
     for level in _named_levels(geography):
-        if level in names or geography.external_workplaces:
+        if level in names or geography.external_zones:
             all_names = names.get(level, np.full(geography.n_units(level), "", object))
             if level not in geography.non_nesting_areas:
-                all_names = _with_external_zones(all_names, geography, level)
+                all_names = _with_external_zones(all_names, geography, level, language)
             named = all_names != ""
             columns = [[level] * int(named.sum()), geography.codes(level)[named], all_names[named]]
             parts.append(pa.table([pa.array(column, pa.string()) for column in columns], names=_COLUMNS))
@@ -42,7 +46,7 @@ def write_names(names: Mapping[str, Names], geography: Geography, folder: Path) 
         pq.write_table(pa.concat_tables(parts), folder / NAME_FILE, compression="zstd")
 
 
-def _with_external_zones(names: Names, geography: Geography, level: str) -> Names:
+def _with_external_zones(names: Names, geography: Geography, level: str, language: str) -> Names:
     """Name the units of external zones: as the geography does, by their state, or else as outside."""
     names, codes = names.copy(), geography.codes(level)
     of_work = geography.external_workplaces
@@ -50,7 +54,7 @@ def _with_external_zones(names: Names, geography: Geography, level: str) -> Name
     units = geography.unit_of(level, geography.external_blocks)
     for zone, unit in zip(geography.external_zones, units, strict=True):
         state = states.get(codes[unit]) or states.get(zone)
-        outside = f"outside the region: {min(zone, codes[unit], key=len)}"  # cut, perhaps with other zones
+        outside = phrases(language).outside(min(zone, codes[unit], key=len))  # cut, perhaps with other zones
         alone = of_work.get(zone, "") if np.count_nonzero(units == unit) == 1 else ""
         names[unit] = alone or names[unit] or (state.name if state else outside)
     return names

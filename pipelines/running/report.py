@@ -403,7 +403,7 @@ def run_cost(seconds: float, gigabytes: float, jobs: int, noisy: int = 0) -> tup
 
 def _write(report: PlanReport, names: Mapping[str, Names], staging: Path) -> None:
     """Write what stands beside a plan: names of areas, its report, and the picture of its cells."""
-    write_names(names, report.plan.geography, staging)
+    write_names(names, report.plan.geography, staging, report.plan.config.release.language)
     (staging / _REPORT).write_text(f"{report.text()}\nPlan hash   {report.sha256}\n", encoding="utf-8")
     fields = guarantee_fields(report.plan, report.guarantee)
     presence = fields["presence"]

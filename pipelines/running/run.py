@@ -305,7 +305,7 @@ def _write_plan(
                 inputs = read_public_inputs(config, steps.progress)
                 plan = make_plan(config, inputs, progress=steps.progress, parallel_map=parallel_map)
                 polygons = inputs.polygons
-                write_names(inputs.names, plan.geography, public)
+                write_names(inputs.names, plan.geography, public, config.release.language)
                 plan_sha256 = save_plan(plan, stored)
             with steps.step(Step.SIMULATE):
                 accuracy = simulate_accuracy(plan, inputs.model, parallel_map, steps.progress)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 FORMATS = {
     "lodes": ("OD (main, aux), RAC, WAC and crosswalk, as LODES", "any LODES program"),
-    "csv": ("aggregated flows and zones, all counts", "spreadsheets, R, pandas"),
+    "csv": ("flows and zones with all counts, blocks, names", "spreadsheets, R, pandas"),
     "geoparquet": ("zones with geometry, flows by code", "DuckDB, GeoPandas, QGIS"),
-    "geopackage": ("zones and flows in one file", "QGIS, ArcGIS"),
+    "geopackage": ("zones, flows, shapes, blocks and names in one file", "QGIS, ArcGIS"),
     "flatgeobuf": ("zones and flow lines, read in part", "QGIS, web maps"),
     "geojson": ("zones and flow lines as text", "web maps, any GIS"),
     "pmtiles": ("zones as vector tiles in one file", "MapLibre, QGIS"),

@@ -224,6 +224,10 @@ class Release:
     @cached_property
     def description(self) -> ReleaseDescription:
         """What the release says about itself: title, licence, contact, citation, its tables and columns."""
+        return self.description_in(ENGLISH)
+
+    def description_in(self, language: str) -> ReleaseDescription:
+        """Return `description` in a language, "en" or "de"."""
         measured = any((self.public / MEASUREMENT_FOLDER).rglob("table-1.parquet"))
         choices = self.plan_document["choices"]
         about = describe_release(
@@ -235,6 +239,7 @@ class Release:
             pooled_by=self.plan_document["pooling"]["by"],
             workplaces=choices["workplaces"],
             homes=choices["tables"] if measured else None,
+            language=language,
         )
         return self.corrections.description(about)
 

@@ -23,7 +23,7 @@ def write_activitysim(source: Source, folder: Path) -> list[str]:
     both = inside = 0
     path = folder / "workplace_flows.csv"
     with path.open("wb") as file:
-        for number, flows in enumerate(source.flows()):
+        for number, (flows, words) in enumerate(zip(source.flows(), source.flow_tables(), strict=True)):
             home, work = flows["home"].to_numpy(), flows["work"].to_numpy()
             jobs = flows["S000"].to_numpy()
             np.add.at(beyond["home"], home, jobs * external[work])
@@ -33,7 +33,8 @@ def write_activitysim(source: Source, folder: Path) -> list[str]:
             inside += int(jobs[within].sum())
             ends = {"home_zone_id": numbers[home[within]], "workplace_zone_id": numbers[work[within]]}
             counts = {name: flows[name].to_numpy()[within] for name in source.counts}
-            table = pd.DataFrame(ends | counts)
+            ends_in_words = words.drop(columns=source.columns)[within].reset_index(drop=True)
+            table = pd.concat([pd.DataFrame(ends), ends_in_words, pd.DataFrame(counts)], axis=1)
             table.to_csv(file, header=number == 0, index=False, lineterminator="\n")
     describe_csv(path, table, source, meanings, trusted_level(source.release))
     totals = {side: pd.DataFrame(of_side, columns=source.counts) for side, of_side in source.totals.items()}

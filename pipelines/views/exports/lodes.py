@@ -105,7 +105,11 @@ def _remarks(source: Source, columns: Mapping[str, str]) -> list[str]:
         codes = [(fill(zone, length), name) for zone, name in geography.external_workplaces.items()]
         remarks.append(say.lodes_elsewhere(codes))
     if "aux" in source.release.rows:
-        remarks.append(say.lodes_aux)
+        blocks = geography.external_blocks
+        names = unit_names(source.release, geography.block_level, blocks)
+        zones = zip(geography.external_zones, geography.blocks[blocks], names, strict=True)
+        named = [(code, name) for zone, code, name in zones if name and zone in geography.external_homes]
+        remarks.append(say.lodes_aux(named))
     standard = {"S000", *itertools.chain(*LODES_CATEGORIES.values())}
     if nonstandard := [name for name in source.counts if name not in standard]:
         remarks.append(say.lodes_others(nonstandard))

@@ -14,12 +14,13 @@ import geopandas as gpd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from pipelines.config.languages import ENGLISH
 from pipelines.storage.checksums import sha256_of
 from pipelines.views.accuracy import noise_warning
-from pipelines.views.folder import PublicReleaseError
+from pipelines.views.folder import PublicReleaseError, blame_release
 from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.labels import ends_beyond, singular, unit_names
 from pipelines.views.pages import phrases
@@ -154,6 +155,12 @@ class Source:
         named = ["name"] if level in self._names else []
         return self.release.areas(level)[["code", *named, "latitude", "longitude"]]
 
+    def other_shapes(self) -> Iterator[tuple[str, gpd.GeoDataFrame]]:
+        """Yield the units of each further level of which the release has polygons: code, name, geometry."""
+        for level in self.release.config.geography.polygon_levels:
+            if level not in self.levels.values():
+                yield level, self.release.shapes(level)[["code", "name", "geometry"]]
+
     def numbers(self, level: str) -> NDArray[np.int32]:
         """Return a number for each unit of a level: its code, where all are plain numbers; else from 1."""
         codes = self.release.geography.codes(level)
@@ -165,6 +172,17 @@ class Source:
     def _names(self) -> dict[str, NDArray[np.object_]]:
         names = {level: unit_names(self.release, level) for level in dict.fromkeys(self.levels.values())}
         return {level: named for level, named in names.items() if (named != "").any()}
+
+    def public_tables(self) -> Iterator[tuple[str, Iterator[pd.DataFrame], dict[str, str]]]:
+        """Yield the release's own tables of blocks and names: name, rows in batches, meanings of columns."""
+        about = self.release.description_in(self.language)
+        for name in ("blocks", "names"):
+            for table in (table for table in about.tables if table.name == name):
+                path = self.release.public / table.files[-1]
+                with blame_release(path):
+                    file = pq.ParquetFile(path)
+                columns = {column.name: column.words for column in table.columns}
+                yield name, _plain(file.iter_batches(self.batch_rows)), columns
 
     def flow_tables(self) -> Iterator[pd.DataFrame]:
         """Yield batches of `flows` with codes instead of numbers, and names where a level has names."""
@@ -262,6 +280,14 @@ class Source:
     def sentence(self) -> str:
         """The most important of `about` in one sentence."""
         return self.about["description"]
+
+
+def _plain(batches: Iterable[pa.RecordBatch]) -> Iterator[pd.DataFrame]:
+    """Yield batches with texts in place of numbers of texts."""
+    for batch in batches:
+        table = batch.to_pandas()
+        coded = table.select_dtypes("category").columns
+        yield table.astype(dict.fromkeys(coded, "str"))
 
 
 def provenance(release: Release) -> dict[str, str]:

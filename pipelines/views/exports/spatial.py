@@ -12,7 +12,7 @@ import itertools
 import json
 import shutil
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -43,11 +43,11 @@ def write_geoparquet(source: Source, folder: Path) -> list[str]:
         written = io.BytesIO()
         described.to_parquet(written, index=False, schema_version="1.1.0", write_covering_bbox=True)
         table = pq.read_table(written)
-        schema = pa.schema([_field(source, field) for field in table.schema])
+        schema = pa.schema([_field(source.meanings, field) for field in table.schema])
         metadata = {**table.schema.metadata, **_key_values(source, zones)}
         table = pa.Table.from_arrays(table.columns, schema=schema.with_metadata(metadata))
         pq.write_table(table, folder / source.name(f"zones_{level}", "parquet"), compression="zstd")
-    batches = _batches(source, source.flow_tables())
+    batches = _batches(source.meanings, source.flow_tables())
     metadata = _key_values(source, batches.schema.names)
     schema = batches.schema.with_metadata(metadata)
     with pq.ParquetWriter(
@@ -63,13 +63,32 @@ def _key_values(source: Source, columns: Iterable[str]) -> dict[str, str]:
 
 
 def write_geopackage(source: Source, folder: Path) -> list[str]:
-    """Write one GeoPackage: a layer of zones for each level, and the flows as a table without geometry."""
+    """Write one GeoPackage: layers of zones, further shapes and blocks; tables of flows and names."""
     path = folder / source.name(source.flows_name, "gpkg")
     for level, zones in source.zones.items():
         _write_zones(source, zones, path, f"zones_{level}", "GPKG", layer_metadata=source.about)
-    flows = _batches(source, source.flow_tables())
+    flows = _batches(source.meanings, source.flow_tables())
     pyogrio.write_arrow(flows, path, layer="flows", driver="GPKG", layer_metadata=source.about)
+    for level, shapes in source.other_shapes():
+        _write_zones(source, shapes, path, f"shapes_{level}", "GPKG", layer_metadata=source.about)
+    for name, tables, meanings in source.public_tables():
+        placed = {"geometry_name": "geometry", "geometry_type": "Point", "crs": "EPSG:4326"}
+        pyogrio.write_arrow(
+            _batches(meanings, map(_with_points, tables) if name == "blocks" else tables),
+            path,
+            layer=name,
+            driver="GPKG",
+            layer_metadata=source.about,
+            **(placed if name == "blocks" else {}),
+        )
     return source.without_shape("no geometry")
+
+
+def _with_points(blocks: pd.DataFrame) -> pd.DataFrame:
+    """Return blocks with their points; external zones have none."""
+    points = shapely.points(blocks[["longitude", "latitude"]].to_numpy(float))
+    points[blocks["latitude"].isna()] = None
+    return blocks.assign(geometry=shapely.to_wkb(points))
 
 
 def write_flatgeobuf(source: Source, folder: Path) -> list[str]:
@@ -116,7 +135,7 @@ def write_trips(source: Source, folder: Path) -> list[str]:
 
     members = {"type": "FeatureCollection", **workers.about, "columns": workers.meanings}
     pyogrio.write_arrow(
-        _batches(source, lines()),
+        _batches(source.meanings, lines()),
         folder / source.name("trips", "geojson"),
         layer="trips",
         driver="GeoJSON",
@@ -213,7 +232,7 @@ def _write_layers(
             shapes = shapely.linestrings(points) if len(points) else np.array([], object)
             yield journeys.drop(columns=ENDS).assign(geometry=shapely.to_wkb(shapes))
 
-    batches = _batches(source, lines())
+    batches = _batches(source.meanings, lines())
     pyogrio.write_arrow(
         batches,
         folder / source.name(source.flows_name, suffix),
@@ -239,7 +258,7 @@ def _write_zones(
         kinds = {"MultiPolygon"}
     table = pd.DataFrame(zones.drop(columns="geometry")).assign(geometry=shapely.to_wkb(shapes))
     pyogrio.write_arrow(
-        _batches(source, iter([table])),
+        _batches(source.meanings, iter([table])),
         path,
         layer=layer,
         driver=driver,
@@ -250,10 +269,10 @@ def _write_zones(
     )
 
 
-def _batches(source: Source, tables: Iterator[pd.DataFrame]) -> pa.RecordBatchReader:
+def _batches(meanings: Mapping[str, str], tables: Iterator[pd.DataFrame]) -> pa.RecordBatchReader:
     """Return a stream of tables, of which one at a time is in memory; columns have their meanings."""
     first = next(tables)
-    schema = pa.schema([_field(source, pa.field(name, _kind(column))) for name, column in first.items()])
+    schema = pa.schema([_field(meanings, pa.field(name, _kind(column))) for name, column in first.items()])
     batches = (
         pa.RecordBatch.from_pandas(table, schema, preserve_index=False)
         for table in itertools.chain([first], tables)
@@ -264,10 +283,10 @@ def _batches(source: Source, tables: Iterator[pd.DataFrame]) -> pa.RecordBatchRe
 def _kind(column: pd.Series) -> pa.DataType:
     if column.name == "geometry":
         return pa.binary()
-    return pa.int64() if column_type(column) == "integer" else pa.string()
+    return {"integer": pa.int64(), "double": pa.float64(), "string": pa.string()}[column_type(column)]
 
 
-def _field(source: Source, field: pa.Field) -> pa.Field:
+def _field(meanings: Mapping[str, str], field: pa.Field) -> pa.Field:
     """Return a field with the meaning of its column, under the key from which GDAL takes it."""
-    meaning = source.meanings_of([field.name]).get(field.name)
+    meaning = meanings.get(field.name)
     return field if meaning is None else field.with_metadata({"GDAL:OGR:comment": meaning})

@@ -12,14 +12,29 @@ from pipelines.views.exports.source import DECIMALS, Source, describe_csv
 
 
 def write_csv(source: Source, folder: Path) -> list[str]:
-    """Write the flows of the pair of levels with all counts, and the zones, as CSV."""
+    """Write flows of the pair of levels with all counts, zones, blocks, names, and what columns mean."""
     path = folder / source.name(source.flows_name, "csv")
+    columns = []
     with path.open("wb") as file:
         for number, flows in enumerate(source.flow_tables()):
             _write_rows(source, flows, file, header=number == 0)
     describe_csv(path, flows, source, source.meanings)
+    columns += [(path.name, *meaning) for meaning in source.meanings_of(map(str, flows)).items()]
     for level in source.zones:
-        write_zone_table(source, level, folder)
+        path, table = write_zone_table(source, level, folder)
+        columns += [(path.name, *meaning) for meaning in source.meanings_of(map(str, table)).items()]
+    for name, tables, meanings in source.public_tables():
+        path = folder / source.name(name, "csv")
+        with path.open("wb") as file:
+            for number, table in enumerate(tables):
+                _write_rows(source, table, file, header=number == 0)
+        describe_csv(path, table, source, meanings)
+        columns += [(path.name, *meaning) for meaning in meanings.items()]
+    path, said = folder / source.name("columns", "csv"), source.say.of_columns
+    table = pd.DataFrame(columns, columns=[*said])
+    with path.open("wb") as file:
+        _write_rows(source, table, file, header=True)
+    describe_csv(path, table, source, said)
     geography = source.release.geography
     names = geography.external_workplaces
     external = [f"{zone} ({names[zone]})" if zone in names else zone for zone in geography.external_zones]
@@ -35,8 +50,8 @@ def _write_rows(source: Source, table: pd.DataFrame, file: BinaryIO, *, header: 
     table.to_csv(file, sep=between, decimal=decimal, header=header, index=False, lineterminator="\n")
 
 
-def write_zone_table(source: Source, level: str, folder: Path) -> Path:
-    """Write the zones of a level as CSV by number: number, code, name, point, totals; return its path."""
+def write_zone_table(source: Source, level: str, folder: Path) -> tuple[Path, pd.DataFrame]:
+    """Write the zones of a level as CSV by number: number, code, name, point, totals; return both."""
     points = source.points(level).round({"latitude": DECIMALS, "longitude": DECIMALS})
     totals = source.zones[level].drop(columns=["geometry", *points.columns], errors="ignore")
     table = pd.concat([points, pd.DataFrame(totals)], axis=1)
@@ -46,7 +61,7 @@ def write_zone_table(source: Source, level: str, folder: Path) -> Path:
     with path.open("wb") as file:
         _write_rows(source, table, file, header=True)
     describe_csv(path, table, source, source.meanings)
-    return path
+    return path, table
 
 
 def write_flowmap(source: Source, folder: Path) -> list[str]:

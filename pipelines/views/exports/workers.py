@@ -17,11 +17,11 @@ import shapely
 from numpy.typing import NDArray
 
 from geo_data.od_files import count_columns
-from pipelines.release.description import attributes_of
+from pipelines.release.description import Attribute, attributes_of
 from pipelines.views.accuracy import trusted_level
 from pipelines.views.exports.source import ExportError, Source
 from pipelines.views.folder import blame_release
-from pipelines.views.labels import plural, singular
+from pipelines.views.labels import plural, singular, unit_names
 
 _TURNS = 2_000  # of a draw in the box around a polygon; then the polygon is a sliver
 
@@ -30,6 +30,7 @@ _OF_SAMPLE = 2**32
 _OF_ATTRIBUTES = 2**33
 
 _SIDES = {"w_geocode": "work", "h_geocode": "home"}
+_ENDS = ("home", "work")
 
 
 @dataclass
@@ -113,9 +114,40 @@ class Workers:
             here[here] = self._sampled(int(here.sum()))
             points = self._draw(numbers[here], blocks[here])
             self.drawn += len(points)
-            ends = {side: codes.take(blocks[here, i]) for i, side in enumerate(("home", "work"))}
-            table = pd.DataFrame({"worker": numbers[here] + 1, **ends})
-            yield table.assign(**{name: of[here] for name, of in attributes.items()}), points
+            ends = {side: codes.take(blocks[here, i]) for i, side in enumerate(_ENDS)}
+            names = {
+                f"{side}_name": self._names[blocks[here, i]] for i, side in enumerate(_ENDS) if self._named
+            }
+            table = pd.DataFrame({"worker": numbers[here] + 1, **ends, **names})
+            for name, of in attributes.items():
+                table[name] = of[here]
+                if name in self._labels:
+                    table[_label(name)] = table[name].map(self._labels[name])
+            yield table, points
+
+    @cached_property
+    def _names(self) -> NDArray[np.object_]:
+        return unit_names(self.source.release, self.source.release.geography.block_level)
+
+    @cached_property
+    def _named(self) -> bool:
+        """Whether blocks that have a place have names."""
+        return bool((self._names[np.isfinite(self._degrees).all(axis=1)] != "").any())
+
+    @cached_property
+    def _labels(self) -> dict[str, dict[str, str]]:
+        """The labels of the codes of each attribute that has some, by column."""
+        return {
+            _column(attribute.name): dict(attribute.labels)
+            for attribute in self._attributes
+            if any(code != label for code, label in attribute.labels.items())
+            and _label(attribute.name) not in self.source.release.categories
+        }
+
+    @property
+    def _attributes(self) -> tuple[Attribute, ...]:
+        release = self.source.release
+        return attributes_of(release.categories, release.config.attribute, self.source.language)
 
     @cached_property
     def _units(self) -> NDArray[np.int32]:
@@ -214,14 +246,17 @@ class Workers:
     def meanings(self) -> dict[str, str]:
         """The meanings of the columns of `batches`."""
         say, attributes, release = self.source.say, {}, self.source.release
-        meant = attributes_of(release.categories, release.config.attribute, self.source.language)
-        for attribute in meant:
-            attributes[_column(attribute.name)] = str(say.coded_attribute(attribute))
+        for attribute in self._attributes:
+            attributes[name := _column(attribute.name)] = str(say.coded_attribute(attribute))
+            if name in self._labels:
+                attributes[_label(name)] = str(say.worker_label(name))
+        names = {name: self.source.meanings[name] for name in ("home_name", "work_name") if self._named}
         block = singular(release.geography.block_level, self.source.language)
         return {
             "worker": str(say.worker_number),
             "home": str(say.worker_home(block)),
             "work": str(say.worker_work(block)),
+            **names,
             **attributes,
         }
 
@@ -252,6 +287,11 @@ class Workers:
 def _column(attribute: str) -> str:
     """Return the column of an attribute, beside the columns that `Workers.batches` has of its own."""
     return f"{attribute}_category" if attribute.casefold() in ("worker", "home") else attribute
+
+
+def _label(column: str) -> str:
+    """Return the column of the labels of an attribute's codes."""
+    return f"{column}_label"
 
 
 def _batches(data: ds.Dataset, rows: int) -> Iterator[pa.RecordBatch]:

@@ -133,10 +133,12 @@ def test_external_zones_have_names(zoned_release: Release, tmp_path: Path) -> No
         centroid=("lat", "lon"),
         external_zones=["W"],
     )
-    write_names({"lad": np.full(geography.n_units("lad"), "", object)}, geography, tmp_path)
-    assert pd.read_parquet(tmp_path / NAME_FILE).to_numpy().tolist() == [
-        ["lad", "W9", "outside the region: W"]
-    ]
+    for language, words in (("en", "outside the region"), ("de", "außerhalb der Region")):
+        write_names({}, geography, tmp_path, language)
+        assert pd.read_parquet(tmp_path / NAME_FILE).to_numpy().tolist() == [
+            ["lad", "W9", f"{words}: W"],
+            ["oa", "W9", f"{words}: W"],
+        ]
 
 
 def test_without_names_and_polygons_the_same_is_drawn(small_release: Release, small_config: Configs) -> None:

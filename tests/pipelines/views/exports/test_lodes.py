@@ -88,6 +88,7 @@ def test_rac_counts_residents_inside(exported: Exporter, rows: pd.DataFrame) -> 
 def test_what_is_left_out_is_said(exported: Exporter) -> None:
     readme = (exported("lodes")[0] / "README.txt").read_text(encoding="utf-8")
     assert "codes end in 9s" in readme
+    assert "099999999999999 is Connecticut, 259999999999999 is Massachusetts." in readme
     folder, _ = exported("lodes")
     for file in ("rac", "wac"):
         path = folder / f"demo_{file}_S000_JT00_2019.csv.gz"

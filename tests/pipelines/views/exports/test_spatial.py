@@ -25,6 +25,8 @@ from pmtiles.reader import MemorySource, MmapSource, Reader, all_tiles
 from pmtiles.tile import Compression, TileType
 
 from pipelines import open_release
+from pipelines.release.names import NAME_FILE
+from pipelines.release.polygons import polygon_file
 from pipelines.views.exports.kepler import write_kepler
 from pipelines.views.exports.source import Source
 from pipelines.views.exports.spatial import write_flatgeobuf, write_geojson
@@ -113,7 +115,8 @@ def test_geoparquet_is_read_in_part(exported: Exporter) -> None:
 def test_geopackage(exported: Exporter, tract_flows: pd.Series) -> None:
     folder, source = exported("geopackage")
     path = folder / f"{FLOWS}.gpkg"
-    assert dict(pyogrio.list_layers(path).tolist()) == {"zones_trct": "Polygon", "flows": None}
+    kinds = {"zones_trct": "Polygon", "blocks": "Point", "flows": None, "names": None}
+    assert dict(pyogrio.list_layers(path).tolist()) == kinds
     zones = pyogrio.read_dataframe(path, layer="zones_trct")
     check_totals(zones, tract_flows)
     assert zones.crs == pyproj.CRS("EPSG:4326")
@@ -121,10 +124,34 @@ def test_geopackage(exported: Exporter, tract_flows: pd.Series) -> None:
     flows = pyogrio.read_dataframe(path, layer="flows")
     assert not isinstance(flows, gpd.GeoDataFrame)
     check_flows(flows, tract_flows)
-    for layer in ("zones_trct", "flows"):
+    for layer in kinds:
         metadata = pyogrio.read_info(path, layer=layer)["layer_metadata"]
         assert metadata["plan_sha256"] == source.release.certificate.plan_sha256
         assert metadata["DESCRIPTION"] == source.sentence
+
+
+def test_a_geopackage_has_blocks_names_and_the_shapes_of_other_levels(
+    public: Path, exported: Exporter
+) -> None:
+    folder, source = exported("geopackage", "cty", "cty")
+    (path,) = folder.glob("*.gpkg")
+    shapes = pyogrio.read_dataframe(path, layer="shapes_trct")
+    areas = source.release.areas("trct")
+    assert shapes["code"].tolist() == areas["code"].tolist()
+    assert shapes["name"].fillna("").tolist() == areas["name"].tolist()
+    stored = gpd.read_parquet(public / polygon_file("trct")).set_index("trct")
+    placed = shapes[shapes["code"].isin(stored.index)].set_index("code")
+    assert placed.geometry.geom_equals(stored.geometry.loc[placed.index]).all()
+    blocks = pyogrio.read_dataframe(path, layer="blocks")
+    expected = pd.read_parquet(public / "plan" / "blocks.parquet").astype({"trct": "str"})
+    assert blocks["tabblk2010"].tolist() == expected["tabblk2010"].tolist()
+    assert blocks["trct"].tolist() == expected["trct"].tolist()
+    inside = expected["longitude"].notna()
+    assert blocks.geometry[inside].x.tolist() == expected["longitude"][inside].tolist()
+    assert blocks.geometry[~inside].isna().all()
+    assert (~inside).sum() == 2
+    names = pyogrio.read_dataframe(path, layer="names")
+    assert names.to_numpy().tolist() == pd.read_parquet(public / NAME_FILE).to_numpy().tolist()
 
 
 def test_geopackage_is_one(exported: Exporter) -> None:
@@ -137,10 +164,15 @@ def test_geopackage_is_one(exported: Exporter) -> None:
         assert database.execute("PRAGMA foreign_key_check").fetchall() == []
         contents = "SELECT table_name, data_type, srs_id FROM gpkg_contents ORDER BY table_name"
         found = database.execute(contents).fetchall()
-        assert [row[:2] for row in found] == [("flows", "attributes"), ("zones_trct", "features")]
-        assert found[1][2] == 4326
+        assert [row[:2] for row in found] == [
+            ("blocks", "features"),
+            ("flows", "attributes"),
+            ("names", "attributes"),
+            ("zones_trct", "features"),
+        ]
+        assert found[0][2] == found[-1][2] == 4326
         index = "SELECT table_name FROM gpkg_extensions WHERE extension_name = 'gpkg_rtree_index'"
-        assert database.execute(index).fetchall() == [("zones_trct",)]
+        assert sorted(database.execute(index).fetchall()) == [("blocks",), ("zones_trct",)]
         assert database.execute("SELECT typeof(home), typeof(S000) FROM flows").fetchone() == (
             "text",
             "integer",

@@ -67,9 +67,28 @@ def test_zones_are_in_the_order_of_their_numbers(
     source = Source(open_release(public), "cty", "cty", tmp_path)
     codes = source.release.geography.codes("cty")
     monkeypatch.setattr(Source, "numbers", lambda *_: np.arange(len(codes), 0, -1, np.int32))
-    table = pd.read_csv(write_zone_table(source, "cty", tmp_path), dtype={"code": "str"})
+    table = pd.read_csv(write_zone_table(source, "cty", tmp_path)[0], dtype={"code": "str"})
     assert table["zone"].tolist() == [*range(1, len(codes) + 1)]
     assert table["code"].tolist() == codes[::-1].tolist()
+
+
+def test_blocks_and_names_are_those_of_the_release(public: Path, exported: Exporter) -> None:
+    folder, _ = exported("csv", "cty", "cty")
+    for name in ("blocks", "names"):
+        found = (folder / f"demo_{name}_JT00_2019.csv").read_text(encoding="utf-8")
+        assert found == (public / f"{name}.csv").read_text(encoding="utf-8")
+
+
+def test_every_column_of_every_file_is_explained(exported: Exporter) -> None:
+    """For who opens them in a spreadsheet, and reads no JSON."""
+    folder, _ = exported("csv", "cty", "cty")
+    said = pd.read_csv(folder / "demo_columns_JT00_2019.csv")
+    for path in folder.glob("*.csv"):
+        columns = pd.read_csv(path, nrows=0).columns.tolist()
+        if path.name != "demo_columns_JT00_2019.csv":
+            assert said["column"][said["file"] == path.name].tolist() == columns
+    assert said["meaning"].notna().all()
+    assert said.set_index("column")["meaning"]["SA01"].startswith("age 29 or younger")
 
 
 def test_decimal_commas_for_excel(exported: Exporter, public: Path, tmp_path: Path) -> None:
@@ -77,7 +96,8 @@ def test_decimal_commas_for_excel(exported: Exporter, public: Path, tmp_path: Pa
     open_release(public).export("csv", tmp_path, home_level="trct", decimal_comma=True)
     codes = dict.fromkeys(["work", "home", "code"], "str")
     paths = sorted((tmp_path / "csv").glob("*.csv"))
-    assert len(paths) == 2
+    assert len(paths) == 5
+    codes |= dict.fromkeys(["tabblk2010", "st", "cty", "trct", "bgrp"], "str")
     for path in paths:
         content = path.read_bytes()
         assert content.startswith(BOM_UTF8)

@@ -104,6 +104,16 @@ def test_matsim_has_every_worker_with_a_place(exported: Exporter, public: Path, 
     assert Workers(source).crs.to_string() in readme
 
 
+def test_codes_of_attributes_have_labels(exported: Exporter) -> None:
+    labels = open_release(exported("matsim")[1].release.public).counts
+    persons = population(exported("matsim")[0] / POPULATION)
+    trips = pyogrio.read_dataframe(exported("trips")[0] / TRIPS)
+    for table in (persons, trips):
+        for name in LODES_CATEGORIES:
+            assert table[f"{name}_label"].tolist() == table[name].map(labels).tolist()
+        assert "home_name" not in table  # blocks of LODES have no names
+
+
 def test_matsim_tools_read_it(exported: Exporter) -> None:
     tools = pytest.importorskip("matsim")
     path = exported("matsim")[0] / POPULATION
@@ -231,8 +241,11 @@ def test_whole_records_stay_together(
 def test_activitysim(exported: Exporter, rows: pd.DataFrame, tract_flows: pd.Series) -> None:
     folder, source = exported("activitysim")
     zones = pd.read_csv(folder / "land_use.csv", dtype={"code": "str"}, index_col="zone_id")
-    flows = pd.read_csv(folder / "workplace_flows.csv")
+    flows = pd.read_csv(folder / "workplace_flows.csv", dtype={"home": "str", "work": "str"})
     codes = source.release.areas("trct")
+    for side, number in (("home", "home_zone_id"), ("work", "workplace_zone_id")):
+        assert flows[side].tolist() == zones["code"].loc[flows[number]].tolist()
+        assert flows[f"{side}_name"].tolist() == zones["name"].loc[flows[number]].tolist()
     assert zones["code"].tolist() == codes["code"][~codes["external"]].tolist()
     home, work = (rows[f"{side}_geocode"].str[:11] for side in "hw")
     from_outside = home.str.endswith("9" * 9)
