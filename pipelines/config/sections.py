@@ -149,9 +149,9 @@ class PublicReleaseSettings(Section):
     """`"dirichlet"` (resampling) or `"geometric"` (noise). Left out, the planner takes the one whose best
     plan loses less over the workload, among those that can do all that is asked for."""
     csv: bool = True
-    """Write the origin-destination files as csv.gz too, and blocks, names, areas and flows as CSV. Without it,
-    a large release is quicker and smaller: each Parquet table is a folder with a file for each batch, and
-    `odsynth export` makes CSV when wanted."""
+    """Write the origin-destination files as csv.gz too, and blocks, names, areas and flows as CSV. Without
+    it, a large release is quicker and smaller: each Parquet table is a folder with a file for each batch,
+    and `odsynth export` makes CSV when wanted."""
     implicates: Annotated[int, Field(ge=1, le=99)] = 1
     """Number of synthetic data sets of the same records, 1 to 99. `epsilon` and `delta` are for all of them
     together."""

@@ -32,6 +32,7 @@ from pipelines.release.corrections import (
 )
 from pipelines.release.csv_tables import NAME_CSV
 from pipelines.release.description import Correction
+from pipelines.release.intervals import AREAS_FILE, FLOWS_FILE
 from pipelines.release.layout import MANIFEST, describe_and_seal
 from pipelines.release.names import NAME_FILE, Names, write_names
 from pipelines.release.readme import DETAILS_FILE
@@ -110,7 +111,12 @@ def correct(public: PathLike, config: ReleaseConfig, reason: str, *, names: bool
                 f"{public}: the configuration says nothing else than the release does. Fix: write the right "
                 f"words into the configuration{more}"
             )
-        _copy(public, folder, seal, without=_MADE_AGAIN | ({NAME_FILE, NAME_CSV} if names else set()))
+        _copy(
+            public,
+            folder,
+            seal,
+            without=_MADE_AGAIN | ({NAME_FILE, NAME_CSV, AREAS_FILE, FLOWS_FILE} if names else set()),
+        )
         date = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
         one = Correction(date, reason, changed, hashlib.sha256(seal).hexdigest())
         corrections = Corrections(of_release, of_attribute, (*before.made, one))

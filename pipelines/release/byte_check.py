@@ -23,6 +23,7 @@ from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.storage import check_plan_bytes
 from pipelines.release.certificate import Certificate
 from pipelines.release.description import file_names
+from pipelines.release.intervals import INTERVALS_FILE
 from pipelines.release.layout import RefusedError
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import POLYGON_FOLDER
@@ -66,6 +67,7 @@ def check_bytes(
         path = folder / name
         if not check_parquet_bytes(path, partial(rewrite, path)):
             others.append(name)
+    others += _check_table(folder, INTERVALS_FILE)
     for below in plan.implicates.folders:
         names = {kind: below + name for kind, name in file_names(plan.config).items()}
         for kind, name in names.items():

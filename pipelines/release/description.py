@@ -17,6 +17,7 @@ from pipelines.config.policies import FullPolicy
 from pipelines.config.sections import AttributeSettings, MicrodataJobsSettings
 from pipelines.release.certificate import Certificate, secret_in_words
 from pipelines.release.csv_tables import BLOCK_CSV, NAME_CSV
+from pipelines.release.intervals import AREAS_FILE, FLOWS_FILE, INTERVALS_FILE, N_DRAWS
 from pipelines.release.names import NAME_FILE
 from pipelines.release.pages import phrases
 from pipelines.release.polygons import polygon_file
@@ -284,6 +285,7 @@ def _tables(
             files = (f"{folder}{names['jobs_parquet']}",)
             columns = (work, home, *_coded(attributes))
             yield Table(f"workers{suffix}", say.worker_row(several), files, columns)
+    yield from _of_intervals(attributes, say, as_csv=config.release.csv)
     zones = bool(geography.external_zones)
     as_csv = config.release.csv
     files = (*([BLOCK_CSV] if as_csv else []), "plan/blocks.parquet")
@@ -299,6 +301,27 @@ def _tables(
     for number, level in enumerate(config.geography.polygon_levels, start=1):
         shape = Column(level, say.code_column), Column("geometry", say.shape_column, "geometry")
         yield Table(f"shapes-{number}", say.shapes_row(level), (polygon_file(level),), shape)
+
+
+def _of_intervals(attributes: tuple[Attribute, ...], say: Any, *, as_csv: bool) -> Iterator[Table]:
+    """Yield the table of draws, and those of intervals that follow from it."""
+    level, estimate = Column("level", say.level_column), Column("estimate", say.estimate_column, "number")
+    ends = Column("low", say.low_column, "integer"), Column("high", say.high_column, "integer")
+    home, work = Column("home", say.drawn_home_column), Column("work", say.drawn_work_column)
+    categories = (
+        Column(each.name, say.drawn_category_column(each.meaning), unit=each.unit, labels=each.labels)
+        for each in attributes
+    )
+    draws = (Column(f"draw_{k}", say.draw_column(k), "integer", say.jobs) for k in range(1, N_DRAWS + 1))
+    columns = (Column("table", say.table_column), home, work, *categories, *draws)
+    yield Table("intervals", say.draws_row, (INTERVALS_FILE,), columns)
+    if as_csv:
+        area = Column("code", say.code_column), Column("name", say.name_column)
+        counted = Column("count", say.count_column_of_areas)
+        yield Table("areas", say.areas_row, (AREAS_FILE,), (level, *area, counted, estimate, *ends))
+        names = Column("home_name", say.home_name_column), Column("work_name", say.work_name_column)
+        pair = Column("home", say.drawn_home_column), names[0], Column("work", say.code_column), names[1]
+        yield Table("flows", say.flows_row, (FLOWS_FILE,), (level, *pair, estimate, *ends))
 
 
 def _coded(attributes: tuple[Attribute, ...], names: Iterable[str] | None = None) -> list[Column]:

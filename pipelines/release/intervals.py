@@ -77,12 +77,10 @@ def interval_files(plan: ReleasePlan) -> list[str]:
 
 
 def write_draws(plan: ReleasePlan, tables: Iterator[TableDraws], folder: Path) -> None:
-    """Write draws of tables, in the order of `interval_tables`, and the intervals that people read."""
+    """Write draws of tables, in the order of `interval_tables`, into the public folder."""
     with pq.ParquetWriter(folder / INTERVALS_FILE, _schema(plan), compression="zstd") as writer:
         for part in tables:
             writer.write_table(_rows(plan, part), _ROWS)
-    for name, text in interval_texts(plan, folder).items():
-        (folder / name).write_text(text, encoding="utf-8")
 
 
 _ROWS = 2**18  # of a row group
@@ -126,7 +124,8 @@ def interval_texts(plan: ReleasePlan, folder: Path) -> dict[str, str]:
     geography, flows = plan.geography, read_draws(plan, interval_tables(plan)[0], folder)
     names, areas, pairs = read_names(folder, geography), [], []
     assert flows.work is not None
-    for level in geography.levels[: geography.levels.index(plan.level) + 1]:
+    levels = [*geography.levels, geography.block_level]
+    for level in levels[: levels.index(plan.level) + 1]:
         of_unit = geography.unit_of(level, geography.starts(plan.level)).astype(np.int64)
         home, work = of_unit[flows.home], of_unit[flows.work]
         for count, area in (("residents", home), ("jobs", work)):

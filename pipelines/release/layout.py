@@ -29,6 +29,7 @@ from pipelines.release.corrections import (
 )
 from pipelines.release.csv_tables import BLOCK_CSV, write_csv_tables
 from pipelines.release.description import VERIFIER, ReleaseDescription, file_names
+from pipelines.release.intervals import interval_texts
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import polygon_file
 from pipelines.release.readme import DETAILS_FILE, describe_plan, release_readme
@@ -83,9 +84,8 @@ def write_public(
     certificate: Certificate,
     parts: Sequence[Sequence[Part]],
     folder: Path,
-    key: Ed25519PrivateKey | None,
 ) -> None:
-    """Join the parts and write everything but what is there already, then seal it."""
+    """Join the parts, and write the certificate and the program that checks it."""
     names = file_names(plan.config)
     for below, of_implicate in zip(plan.implicates.folders, parts, strict=True):
         (folder / below).mkdir(exist_ok=True)
@@ -93,7 +93,6 @@ def write_public(
     (folder / "certificate.json").write_text(certificate_text(certificate), encoding="utf-8")
     (folder / "certificate.schema.json").write_text(schema_text(), encoding="utf-8")
     (folder / VERIFIER).write_bytes(verifier_bytes())
-    describe_and_seal(plan, certificate, folder, key)
 
 
 def describe_and_seal(
@@ -106,6 +105,8 @@ def describe_and_seal(
     """Write what a release says of itself, with its corrections, and tables as CSV; then seal it."""
     if plan.config.release.csv:
         write_csv_tables(folder)
+    for name, text in interval_texts(plan, folder).items():
+        (folder / name).write_text(text, encoding="utf-8")
     corrected, titled = corrections.plan(plan), corrections.certificate(certificate)
     about = describe_plan(corrected, titled, named=(folder / NAME_FILE).is_file())
     about = corrections.description(about)

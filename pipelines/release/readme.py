@@ -23,6 +23,14 @@ from pipelines.release.description import (
     file_names,
     whose_jobs,
 )
+from pipelines.release.intervals import (
+    AREAS_FILE,
+    FLOWS_FILE,
+    INTERVALS_FILE,
+    N_DRAWS,
+    interval_files,
+    interval_tables,
+)
 from pipelines.release.names import NAME_FILE
 from pipelines.release.pages import phrases, render
 from pipelines.release.polygons import polygon_file
@@ -58,6 +66,7 @@ def release_readme(
     shapes = plan.config.geography.polygon_levels
     other_files = {
         CORRECTION_FILE: bool(about.corrections),
+        **dict.fromkeys(interval_files(plan), True),
         BLOCK_CSV: plan.config.release.csv,
         NAME_CSV: plan.config.release.csv and named,
         NAME_FILE: named,
@@ -79,15 +88,16 @@ def release_readme(
         record_files=record_files(plan.config.release),
         signature=signature_in_words(signed=signed, language=language),
         block_level=geography.block_level,
-        other_levels=bool(geography.levels),
         level=shapes[-1] if shapes else (geography.levels or (geography.block_level,))[0],
         columns_alike=_alike(about.tables),
-        first_files=[
-            f"{plan.implicates.folders[0]}{names[kind]}"
-            for kind in ("od_parquet", "aux_parquet")
-            if kind in names
-        ],
         name_file=NAME_FILE,
+        intervals_file=INTERVALS_FILE,
+        areas_file=AREAS_FILE,
+        flows_file=FLOWS_FILE,
+        flow_table=interval_tables(plan)[0].name,
+        unit_level=plan.level,
+        draws=N_DRAWS,
+        csv=plan.config.release.csv,
         pooling=pools.pooling,
         pools=pools.n.size,
         shared=int(pools.shared.sum()),

@@ -42,6 +42,7 @@ from pipelines.release.corrections import CORRECTION_FILE, UNCORRECTED, read_cor
 from pipelines.release.csv_tables import NAME_CSV, check_csv_tables
 from pipelines.release.data_check import check_data
 from pipelines.release.description import VERIFIER, ReleaseDescription
+from pipelines.release.intervals import check_intervals, interval_files
 from pipelines.release.layout import (
     MANIFEST,
     RefusedError,
@@ -135,8 +136,8 @@ def verify(
     VerificationReport
         The checks: files, signature, certificate, plan, guarantee, budget, measurements where tables were
         measured, data, accuracy where there is a forecast, corrections where there are any, texts, verifier,
-        polygons, names and tables as CSV where there are any, bytes of the tables, records, and last fitness
-        for release.
+        polygons, names and tables as CSV where there are any, intervals, bytes of the tables, records, and
+        last fitness for release.
 
     Raises
     ------
@@ -290,7 +291,7 @@ class _PublicFolder:
         corrections, present = self.corrections, self.hashes.keys()
         plan, certificate = corrections.plan(self.plan), corrections.certificate(self.certificate)
         expected = {*expected_files(plan.config), *itertools.chain(*measurement_files(plan))}
-        expected |= {*workplace_files(plan)}
+        expected |= {*workplace_files(plan), *interval_files(plan)}
         expected |= {ACCURACY_FILE} if self.accuracy else set()
         expected |= {CORRECTION_FILE} if corrections.made else set()
         expected |= {NAME_CSV} if plan.config.release.csv and NAME_FILE in present else set()
@@ -333,6 +334,10 @@ class _PublicFolder:
     def csv_tables(self) -> str | None:
         """Compare tables that are there as CSV with those in Parquet."""
         return check_csv_tables(self.folder) if self.plan.config.release.csv else None
+
+    def intervals(self) -> str:
+        """Check draws of tables, and the intervals that follow from them."""
+        return check_intervals(self.plan, self.folder)
 
     def encoding(self) -> str:
         """Compare the bytes of tables with what this program writes of their rows."""
@@ -378,6 +383,7 @@ _CHECKS: dict[str, Callable[[_PublicFolder], str | None]] = {
     "polygons": _PublicFolder.polygons,
     "names": _PublicFolder.names,
     "CSV": _PublicFolder.csv_tables,
+    "intervals": _PublicFolder.intervals,
     "bytes": _PublicFolder.encoding,
     "records": _PublicFolder.records,
     "for release": _PublicFolder.fitness,

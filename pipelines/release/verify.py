@@ -561,6 +561,7 @@ STATES = "us-states"
 MARGIN = 1e-11
 """What is added to the chord of a distance (docs/formats.md)."""
 TABLES = ("blocks", "domains", "pools", "shares", "slots")
+DRAWS = 19  # of every table in intervals.parquet
 AS_CSV = {"blocks": "plan/blocks.parquet", "names": "names.parquet"}
 """Tables that are there as CSV, too, where data are."""
 PLAN, CERTIFICATE = "odsynth plan 1.0", "odsynth certificate 1.0"
@@ -1445,7 +1446,9 @@ def check_names(folder: Path, plan: Plan) -> str:
         due ^= {name, *(f"{name}/part-{i:06}.parquet" for i, _ in enumerate((folder / name).iterdir()))}
     optional = {"names.parquet", "accuracy.json", "dcat-us.json", "signing-key.pub", *SIGNATURES.values()}
     optional.add("corrections.json")
+    due.add("intervals.parquet")
     if plan.config["release"]["csv"]:
+        due |= {"areas.csv", "flows.csv"}
         due |= {f"{name}.csv" for name, path in AS_CSV.items() if (folder / path).is_file()}
     present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     other = sorted((present ^ due) - optional)
@@ -1485,6 +1488,24 @@ def check_csv(folder: Path) -> str:
                 texts = ["" if value is None or value != value else str(value) for value in values]
                 need([*row] == texts, f"{name}.csv and {AS_CSV[name]} hold different rows")
     return f"tables with the rows of Parquet: {', '.join(present) or 'none'}"
+
+
+def check_intervals(folder: Path, plan: Plan) -> str:
+    """Check the form of the draws of tables, and that each has all jobs of the release."""
+    draws = [f"draw_{i + 1}" for i in range(DRAWS)]
+    table = parquet(folder / "intervals.parquet", ["table", "home", "work", *plan.attributes, *draws])
+    jobs: dict[str, list[int]] = {}
+    found = [*((name, "sum") for name in draws), *((name, "min") for name in draws)]
+    for batch in table.iter_batches(columns=["table", *draws]):
+        for part in pa.Table.from_batches([batch]).group_by("table").aggregate(found).to_pylist():
+            need(min(part[f"{d}_min"] for d in draws) >= 0, "intervals.parquet has fewer jobs than none")
+            before = jobs.get(part["table"], [0] * DRAWS)
+            jobs[part["table"]] = [n + part[f"{d}_sum"] for n, d in zip(before, draws)]
+    if not (plan.protected or plan.estimated):
+        total = sum(plan.slots["count"])
+        exact = all(n == total for sums in jobs.values() for n in sums)
+        need(exact, "intervals.parquet: a draw has not all jobs of the plan")
+    return f"{DRAWS} draws of {len(jobs)} tables"
 
 
 def check_data(folder: Path, plan: Plan, stated: Document) -> str:
@@ -1629,6 +1650,7 @@ def verify(folder: Path, key: Path | None = None, only: bool = False) -> Iterato
             with localcontext(UP):
                 yield "noise", check_noise(folder, plan)
         yield "data", check_data(folder, plan, stated)
+        yield "intervals", check_intervals(folder, plan)
         yield "texts", check_texts(folder, stated, plan)
     need(stated["for_release"], "not for release: " + "; ".join(stated["not_for_release_because"]))
     yield "for release", "yes"

@@ -35,7 +35,7 @@ from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.storage import load_plan, save_plan
 from pipelines.release.accuracy import ACCURACY_FILE, write_accuracy
 from pipelines.release.certificate import certificate_of_draw, make_certificate
-from pipelines.release.layout import write_public
+from pipelines.release.layout import describe_and_seal, write_public
 from pipelines.release.names import NAME_FILE, write_names
 from pipelines.release.polygons import POLYGON_FOLDER, write_polygons
 from pipelines.release.signing import read_private_key
@@ -65,6 +65,7 @@ from pipelines.storage.durable import set_times, sync, sync_tree, write_whole
 from pipelines.storage.errors import what_is_at
 from pipelines.storage.event_log import EventLog
 from pipelines.storage.progress import Progress
+from pipelines.views.intervals.carrying import carry_draws
 from pipelines.views.release import Release
 
 _log = logging.getLogger(__name__)
@@ -356,7 +357,10 @@ def _draw_and_write(
         batches.publish_counts()
         publish_workplaces(staging, plan)
         certificate = certificate_of_draw(state.certificate, plan)
-        write_public(plan, certificate, parts, staging.public, signing_key)
+        write_public(plan, certificate, parts, staging.public)
+    with steps.step(Step.INTERVALS):
+        carry_draws(Release.just_made(staging.public, plan), staging.parts, steps.progress)
+        describe_and_seal(plan, certificate, staging.public, signing_key)
     return plan
 
 

@@ -42,11 +42,13 @@ class Step(Enum):
     DRAW = "Drawing synthetic workers"
     CORRECT = "Correcting the forecast by what was measured"
     WRITE = "Writing the release"
+    INTERVALS = "Drawing how sure its numbers are, from what is published"
     CHECK = "Checking the release"
 
 
 PLAN_STEPS = (Step.READ_PUBLIC_INPUTS, Step.CHOOSE, Step.SIMULATE)
-_AFTER_PLANNING = (Step.CERTIFY, Step.READ_ORIGINS, Step.DRAW, Step.WRITE, Step.CHECK)
+_AFTER_DRAWING = (Step.WRITE, Step.INTERVALS, Step.CHECK)
+_AFTER_PLANNING = (Step.CERTIFY, Step.READ_ORIGINS, Step.DRAW, *_AFTER_DRAWING)
 RUN_STEPS = (Step.MAKE_PLAN, Step.SIMULATE, *_AFTER_PLANNING)
 REVIEWED_RUN_STEPS = (Step.READ_PLAN, *_AFTER_PLANNING)
 
@@ -62,8 +64,8 @@ def resumed_steps(plan: ReleasePlan) -> tuple[Step, ...]:
     """Return the steps of a run from where it draws."""
     first = [Step.WORKPLACES] if plan.workplaces else []
     if not plan.measures:
-        return *first, Step.DRAW, Step.WRITE, Step.CHECK
-    return *first, Step.MEASURE, Step.ESTIMATE, Step.DRAW, Step.CORRECT, Step.WRITE, Step.CHECK
+        return *first, Step.DRAW, *_AFTER_DRAWING
+    return *first, Step.MEASURE, Step.ESTIMATE, Step.DRAW, Step.CORRECT, *_AFTER_DRAWING
 
 
 class StepBegins(NamedTuple):

@@ -8,7 +8,8 @@ sums along the cells of a work area are off by less than one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from geo_data.crosswalk import group_places
 from geo_data.geography import Geography
 from pipelines.plans.workload import Table
 from pipelines.release.intervals import N_DRAWS, TableDraws, interval_tables, write_draws
+from pipelines.storage.progress import Progress
 from pipelines.views.intervals.evidence import JobDraws, PlaceDraws
 from pipelines.views.intervals.reading import Cells, PosteriorDraws
 from pipelines.views.intervals.writing import write_job_draws
@@ -34,30 +36,28 @@ _SCRATCH = "a release that is being made"
 _NEAR = 3  # units of a small block, and small blocks of a larger one: sums of neighbours are what people ask
 
 
-def write_carried_draws(
-    release: Release, key: synth.RunKey, scratch: Path, done: Callable[[int, int], None]
-) -> None:
+def carry_draws(release: Release, scratch: Path, progress: Progress | None = None) -> None:
     """Write the draws that a release carries into its public folder.
 
     Parameters
     ----------
     release : Release
-        All but what describes it is written.
-    key : RunKey
-        That everybody can compute.
+        Whose data and certificate are written.
     scratch : Path
         A folder for the draws of single jobs.
-    done : callable
-        Told how much is done, and how much there is.
+    progress : callable, optional
     """
-    plan = release.plan
-    jobs = JobDraws(release, N_DRAWS, key, done)
+    plan, done = release.plan, progress or (lambda _, __: None)
+    # Draws follow from public files, so nothing has to be secret: everybody can make them again.
+    seed = hashlib.sha256((release.public / "certificate.json").read_bytes()).digest()
+    jobs = JobDraws(release, N_DRAWS, synth.RunKey(seed, secure=False), done)
     flows = _Flows(jobs)
     path = scratch / "draws.parquet"
     write_job_draws(release, jobs, flows.noted(jobs.places()), path, done, _SCRATCH)
     draws = PosteriorDraws(release, path, _SCRATCH)
     weights = _Weights(jobs, flows.drawn())
     write_draws(plan, (_table(draws, weights, table) for table in interval_tables(plan)), release.public)
+    path.unlink()
 
 
 class _Flows:
