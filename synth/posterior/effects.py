@@ -34,7 +34,7 @@ Int64 = NDArray[np.int64]
 # workplace), in other areas, and outside the region.
 SAME, OTHER, OUTSIDE = range(3)
 _STRATA = 3
-_BURN = 40  # draws that are thrown away
+_BURN = 20  # draws that are thrown away
 _LEAST = 1e-4  # factor
 # Kinds of factors: means, and standard deviations over the mean. Those around 1 vary more where few jobs are
 # expected; the others are of homes that the model has far too many jobs of, or too few.

@@ -13,6 +13,7 @@ It costs no privacy: nothing here sees a confidential number. The same numbers a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -34,6 +35,7 @@ from synth.posterior.placing import (
     Concentrations,
     Crossing,
     Parts,
+    Place,
     draw_place,
     place_of,
 )
@@ -58,7 +60,7 @@ _RARE = 0.2  # groups of a sample that every concentration has beside those that
 _INFORMATIVE = 16  # jobs of a group whose own counts say something of its concentration
 _PART = 0.05  # a part of a place has a profile of its own if it has this part of the concentration in jobs
 _TINY = 1e-9  # weight of a block, of those of its unit about 32 together: sums in floats do not lose it
-_BURN = 8  # draws of a place of several groups that are thrown away
+_BURN = 5  # draws of a place of several groups that are thrown away
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,16 +214,47 @@ class Implicates:
             raise RuntimeError("the places of these implicates are drawn already; make new implicates")
         self._drawn = True
         for position in range(self._groups.n_places):
-            yield self._draw(position, np.random.default_rng(self._seeds[position]))
+            yield self._draw(position)
             self._expect(position, self._rest, -1.0)
 
-    def _draw(self, position: int, random: np.random.Generator) -> Int32:
-        """Draw the jobs of a place."""
-        kappas = self._concentrations(position, random)
-        shares, ties = self._drawn_shares(position), self._ties(position, random)
+    def _draw(self, position: int) -> Int32:
+        """Draw the jobs of a place: the draws in two runs, side by side, whatever processors there are."""
+        shares, place = self._drawn_shares(position), self._place(position)
+        runs = [run for run in np.array_split(np.arange(self.draws), 2) if run.size]
+        randoms = [np.random.default_rng([self._seeds[position], k]) for k in range(len(runs))]
+        starts = [(self._concentrations(position, r), self._ties(position, r)) for r in randoms]
+
+        def draw(k: int) -> tuple[Int32, int]:
+            """Go through a run of draws."""
+            (kappas, ties), run, random = starts[k], slice(int(runs[k][0]), int(runs[k][-1]) + 1), randoms[k]
+            concentrations = Concentrations(
+                # Beyond the grid nothing is left that a place could differ by from what is drawn of its sums.
+                self.k_place if self.k_place < _GRID[-1] else np.inf,
+                self.k_public, kappas, _GRID, np.log(self._chances),
+            )  # fmt: skip
+            layout, (table, use, begin, factor) = self._layouts[position], self._crossing
+            crossing = Crossing(
+                layout.start[table] + begin[:, np.newaxis], layout.which[table], layout.cell, factor[run],
+                self._rest, use,
+            )  # fmt: skip
+            burn = _BURN if self._members[position].size > 1 else 0
+            member = self._groups.member[:, self._groups.rows(position)]
+            some, parts = np.ascontiguousarray(shares[run]), self._parts_of(member)
+            parts = parts._replace(
+                key=parts.key ^ np.uint64(run.start << 48)
+            )  # other factors than the other run
+            jobs, failures = draw_place(place, some, concentrations, ties, parts, crossing, burn, random)
+            return jobs, int(failures)
+
+        with ThreadPoolExecutor(len(runs)) as threads:
+            jobs, failures = zip(*threads.map(draw, range(len(runs))), strict=True)
+        self.failures += sum(failures)
+        return np.concatenate(jobs)
+
+    def _place(self, position: int) -> Place:
+        """Return what was published of a place."""
         groups, layout, members = self._groups, self._layouts[position], self._members[position]
         rows = groups.rows(position)
-        member = groups.member[:, rows]
         cells = [self._evidence.of(slice(*self._table.offsets[g : g + 2])) for g in members]
         seen, parameter, retention = (np.stack(values) for values in zip(*cells, strict=True))
         guess = seen
@@ -231,24 +264,9 @@ class Implicates:
         cell = self._cell[position]
         _, area = self._place_sums.cells(position) if self._several else (0, cell.astype(np.int64))
         fine = cell, layout.cuts, self._fine.units(position), area[cell]
-        row_group = np.searchsorted(members, member[0]).astype(np.int64)
+        row_group = np.searchsorted(members, groups.member[0, rows]).astype(np.int64)
         evidence = seen, parameter, retention, guess
-        place = place_of(self._evidence.kind, evidence, fine, groups.n[rows], row_group)
-        concentrations = Concentrations(
-            # Beyond the grid nothing is left that a place could differ by from what is drawn of its sums.
-            self.k_place if self.k_place < _GRID[-1] else np.inf,
-            self.k_public, kappas, _GRID, np.log(self._chances),
-        )  # fmt: skip
-        table, use, begin, factor = self._crossing
-        crossing = Crossing(
-            layout.start[table] + begin[:, np.newaxis], layout.which[table], layout.cell, factor,
-            self._rest, use,
-        )  # fmt: skip
-        burn = _BURN if members.size > 1 else 0
-        parts, shares = self._parts_of(member), np.ascontiguousarray(shares)
-        jobs, failures = draw_place(place, shares, concentrations, ties, parts, crossing, burn, random)
-        self.failures += failures
-        return np.asarray(jobs)
+        return place_of(self._evidence.kind, evidence, fine, groups.n[rows], row_group)
 
     def domains(self) -> Domains:
         """Return the cells of all places, domain after domain in the order of places."""
