@@ -1623,6 +1623,7 @@ NOT_CHECKED = [
     "the other words of README.md, details.md, attackers.md, the numbers of accuracy.json, the shapes and"
     " names for maps, and the records for machines (datapackage.json, croissant.json, dcat-ap.jsonld,"
     " dcat-us.json)",
+    "how draws in intervals.parquet were made, and what areas.csv and flows.csv make of them",
     "what corrections.json says, where there is one, beyond the title in README.md",
     "values that plan.json quotes beyond epsilon, delta, geography, cells, pooling and the jobs' attributes",
     "whether a file carries more than its rows in how they are encoded, or an implicate is a copy of another",

@@ -1,0 +1,200 @@
+"""How often intervals that a release carries hold sums and differences, and what they cost.
+
+Usage: python benchmarks/sums.py [--case "Rhode Island" ...] [--epsilon 8.6 ...] [--releases 3]
+           [--page benchmarks/sums.md]
+
+Releases are made as anybody's would be, all of an epsilon by one plan, and read from their public folders
+alone. Counted are flows between units of the public model, residents of a unit, and sums over neighbours, a
+unit and those nearest to it, 2 to 39 in all, as homes and as workplaces; each with an interval of 90 %. So
+are differences of two such sums. The estimate, the mean of the draws, stands beside the sum of released rows.
+A row is the share of intervals that hold the truth, ties decided at random, and of single releases the lowest
+and the highest. Seconds and bytes are what the step and the files add to the run and to the folder.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import numpy as np
+import pandas as pd
+from by_lot import held_by_lot
+from numpy.typing import NDArray
+from report import commit_measured, fill, table
+from whole_records import configuration as of_rhode_island
+
+import pipelines
+from geo_data.geography import Geography
+from pipelines import Release
+from pipelines.config.loading import ReleaseConfig
+from pipelines.planning.public_inputs import job_source
+from pipelines.release.intervals import AREAS_FILE, FLOWS_FILE, INTERVALS_FILE, interval_tables, read_draws
+
+ROOT = Path(__file__).parent.parent
+COMMAND = "python benchmarks/sums.py"
+CASES = {"Rhode Island": "homes", "records": "records", "earnings": "homes and earnings", "Leeds": "",
+         "Rhode Island, resampled": "homes, resampled"}  # fmt: skip
+SUMS, MOST = 400, 40  # sums of neighbours, of fewer units than so many
+SIZES = {"0": 0.5, "1 to 9": 9.5, "10 to 99": 99.5, "100 to 999": 999.5, "1,000 and more": np.inf}
+HEAD = [
+    "case",
+    "epsilon",
+    "sums",
+    "size",
+    "counts",
+    "held",
+    "single releases",
+    "error of the estimate",
+    "error of the rows added up",
+]
+COST = [
+    "case",
+    "epsilon",
+    "seconds of the run without",
+    "seconds of intervals",
+    "folder without, MB",
+    "intervals.parquet, MB",
+    "areas.csv and flows.csv, MB",
+]
+FEW = 25  # counts of a size in all releases, below which nothing is said
+Float64 = NDArray[np.float64]
+
+
+@click.command()
+@click.option("--case", "cases", multiple=True, default=tuple(CASES), type=click.Choice([*CASES]))
+@click.option("--epsilon", "epsilons", multiple=True, default=("8.6", "2", "1"), show_default=True)
+@click.option("--releases", default=3, show_default=True)
+@click.option("--page", type=click.Path(path_type=Path, exists=True), help="Page to put the tables into.")
+def main(cases: tuple[str, ...], epsilons: tuple[str, ...], releases: int, page: Path | None) -> None:
+    """Plan, draw, count, and print."""
+    found, costs = [], []
+    with tempfile.TemporaryDirectory() as name:
+        for case in cases:
+            for epsilon in epsilons:
+                folder = Path(name) / f"{len(costs)}"
+                folder.mkdir()
+                config = configuration(case, epsilon, folder)
+                plan = pipelines.plan(config, folder / "plan")
+                for number in range(releases):
+                    release = pipelines.run(config.with_out(folder / str(number)), plan=plan.folder)
+                    if number == 0:
+                        costs.append([case, epsilon, *cost(release, plan.folder)])
+                    for counts in counted(release, config):
+                        found.append(counts.assign(case=case, epsilon=epsilon, release=number))
+                click.echo(" | ".join(costs[-1]), err=True)
+    text = (
+        f"Commit {commit_measured()}, {releases} releases of each plan.\n\n{table(HEAD, shares(found))}\n\n"
+    )
+    text += f"What it costs, of the first release:\n\n{table(COST, costs)}"
+    click.echo(text)
+    if page is not None:
+        fill(page, COMMAND, text)
+
+
+def configuration(case: str, epsilon: str, folder: Path) -> ReleaseConfig:
+    """Return the configuration of a case."""
+    if case == "Leeds":
+        text = (ROOT / "examples" / "leeds.toml").read_text(encoding="utf-8")
+        text = re.sub(r"(?m)^epsilon = .*", f'epsilon = "{epsilon}"', text).replace(
+            '"dirichlet"', '"geometric"'
+        )
+        text = text.replace("../../shared", str(ROOT.parent / "shared"))
+    else:
+        text = of_rhode_island(epsilon, CASES[case])
+    return pipelines.parse_config(text, folder, "sums.toml")
+
+
+def cost(release: Release, plan: Path) -> list[str]:
+    """Return seconds and megabytes of a release, without what intervals took of them and that."""
+    seconds = {}
+    for path in (plan / "plan-numbers.json", release.out / "confidential" / "run.json"):
+        if path.is_file():
+            seconds |= json.loads(path.read_text(encoding="utf-8")).get("seconds", {})
+    drawn = next(value for step, value in seconds.items() if "how sure" in step)
+    sizes = {p.name: p.stat().st_size / 1e6 for p in release.public.rglob("*") if p.is_file()}
+    added = sizes[INTERVALS_FILE], sizes[AREAS_FILE] + sizes[FLOWS_FILE]
+    rest = sum(sizes.values()) - sum(added)
+    return [f"{value:.1f}" for value in (sum(seconds.values()) - drawn, drawn, rest, *added)]
+
+
+def counted(release: Release, config: ReleaseConfig) -> Iterator[pd.DataFrame]:
+    """Yield counts of each kind: mean of the draws, whether held, and errors of estimate and rows."""
+    plan, geography = release.plan, release.plan.geography
+    draws = read_draws(plan, interval_tables(plan)[0], release.public)
+    n = geography.n_units(plan.level)
+    drawn = np.zeros((len(draws.counts), n, n))
+    drawn[:, draws.home, draws.work] = draws.counts
+    rows = release.unit_flows(plan.level, plan.level, ["S000"])
+    released = np.zeros((n, n))
+    released[rows["home"], rows["work"]] = rows["S000"]
+    true = true_flows(config, geography, plan.level)
+    inside = np.flatnonzero(~geography.is_external(geography.starts(plan.level)))
+    random = np.random.default_rng(5)
+    near = nearest(geography, plan.level, inside)
+
+    def some() -> NDArray[np.int64]:
+        """Return a unit and its nearest."""
+        unit = int(random.integers(inside.size))
+        return inside[near[unit, : int(random.integers(2, min(MOST, inside.size)))]]
+
+    tables = drawn, true[np.newaxis], released[np.newaxis]
+    pairs = [(some(), some()) for _ in range(SUMS)]
+    flows = [np.array([t[:, a][:, :, b].sum(axis=(1, 2)) for a, b in pairs]).T for t in tables]
+    living = [np.array([t[:, a].sum(axis=(1, 2)) for a, _ in pairs]).T for t in tables]
+    half = SUMS // 2
+    kinds = {
+        "unit to unit": [t[:, inside][:, :, inside].reshape(len(t), -1) for t in tables],
+        "residents of a unit": [t[:, inside].sum(axis=2) for t in tables],
+        "neighbours to neighbours": flows,
+        "residents of neighbours": living,
+        "difference of flows": [t[:, :half] - t[:, half:] for t in flows],
+        "difference of residents": [t[:, :half] - t[:, half:] for t in living],
+    }
+    for kind, (of_draws, (truth,), (rows_added,)) in kinds.items():
+        present = (of_draws != 0).any(axis=0) | (truth != 0)
+        held = held_by_lot(truth[present], of_draws[:, present], random)
+        mean = of_draws.mean(axis=0)
+        errors = {"error": (mean - truth)[present], "rows": (rows_added - truth)[present]}
+        yield pd.DataFrame({"sums": kind, "mean": np.abs(mean[present]), "held": held, **errors})
+
+
+def true_flows(config: ReleaseConfig, geography: Geography, level: str) -> Float64:
+    """Return the true flows between units."""
+    n, unit = geography.n_units(level), geography.units_of_blocks(level)
+    records = job_source(config, geography).records(())
+    true = np.zeros((n, n))
+    np.add.at(true, (unit[records.home], unit[records.work]), 1)
+    return true
+
+
+def nearest(geography: Geography, level: str, units: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the order of units around each, nearest first, shape (n_units, n_units)."""
+    of_block = geography.units_of_blocks(level)
+    points = pd.DataFrame({"unit": of_block, "y": geography.latitude, "x": geography.longitude})
+    centre = points.groupby("unit").mean().reindex(units)
+    x, y = centre["x"] * np.cos(np.radians(centre["y"].mean())), centre["y"]
+    distance = np.hypot(*(np.subtract.outer(v.to_numpy(), v.to_numpy()) for v in (x, y)))
+    return np.argsort(distance, axis=1, kind="stable")
+
+
+def shares(found: list[pd.DataFrame]) -> list[list[str]]:
+    """Return a row for each case, kind and size."""
+    counts = pd.concat(found)
+    size = np.searchsorted([*SIZES.values()], counts["mean"])
+    counts = counts.assign(size=np.array([*SIZES])[size], order=size)
+    rows = []
+    for key, some in counts.groupby(["case", "epsilon", "sums", "order", "size"], sort=True):
+        if len(some) >= FEW:
+            single = some.groupby("release")["held"].mean()
+            errors = [f"{float(np.sqrt((some[name] ** 2).mean())):,.1f}" for name in ("error", "rows")]
+            held = f"{some['held'].mean():.1%}", f"{single.min():.0%} to {single.max():.0%}"
+            rows.append([key[0], key[1], key[2], key[4], f"{len(some):,}", *held, *errors])
+    return rows
+
+
+if __name__ == "__main__":
+    main()
