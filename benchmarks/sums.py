@@ -33,6 +33,7 @@ from pipelines import Release
 from pipelines.config.loading import ReleaseConfig
 from pipelines.planning.public_inputs import job_source
 from pipelines.release.intervals import AREAS_FILE, FLOWS_FILE, INTERVALS_FILE, interval_tables, read_draws
+from pipelines.running.steps import Step
 
 ROOT = Path(__file__).parent.parent
 COMMAND = "python benchmarks/sums.py"
@@ -114,7 +115,7 @@ def cost(release: Release, plan: Path) -> list[str]:
     for path in (plan / "plan-numbers.json", release.out / "confidential" / "run.json"):
         if path.is_file():
             seconds |= json.loads(path.read_text(encoding="utf-8")).get("seconds", {})
-    drawn = next(value for step, value in seconds.items() if "how sure" in step)
+    drawn = next(value for step, value in seconds.items() if step == Step.DESCRIBE.value)
     sizes = {p.name: p.stat().st_size / 1e6 for p in release.public.rglob("*") if p.is_file()}
     added = sizes[INTERVALS_FILE], sizes[AREAS_FILE] + sizes[FLOWS_FILE]
     rest = sum(sizes.values()) - sum(added)

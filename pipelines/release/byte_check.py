@@ -67,7 +67,8 @@ def check_bytes(
         path = folder / name
         if not check_parquet_bytes(path, partial(rewrite, path)):
             others.append(name)
-    others += _check_table(folder, INTERVALS_FILE)
+    if INTERVALS_FILE in hashes:
+        others += _check_table(folder, INTERVALS_FILE)
     for below in plan.implicates.folders:
         names = {kind: below + name for kind, name in file_names(plan.config).items()}
         for kind, name in names.items():

@@ -193,6 +193,7 @@ def describe_release(
     geography: Geography,
     *,
     named: bool,
+    drawn: bool,
     pooled_by: Sequence[str],
     workplaces: Sequence[Mapping[str, Any]],
     homes: Sequence[Mapping[str, Any]] | None,
@@ -200,8 +201,8 @@ def describe_release(
 ) -> ReleaseDescription:
     """Describe a release by what its public folder holds.
 
-    `named`: it has names of units. `pooled_by` are attributes whose categories have pools of their own,
-    `workplaces` and `homes` what ``choices.workplaces`` and ``choices.tables`` of its plan say; no homes
+    `named`: it has names of units; `drawn`: it has draws. `pooled_by` are attributes whose categories have
+    pools of their own, `workplaces` and `homes` what ``choices.workplaces`` and ``choices.tables`` of its plan say; no homes
     where the release has no noisy counts of them.
     """
     release, attributes = config.release, attributes_of(categories, config.attribute, language)
@@ -231,6 +232,7 @@ def describe_release(
         attributes=attributes,
         tables=(
             *_tables(config, categories, attributes, geography, language, named=named),
+            *(_of_intervals(attributes, say, as_csv=config.release.csv) if drawn else ()),
             *_of_plan(config, attributes, pooled_by, say, strata="retention" in mechanism_fields),
             *_of_workplaces(attributes, workplaces, say, grouped=homes is not None),
             *_of_homes(config, attributes, homes, say, sized=bool(workplaces)),
@@ -285,7 +287,6 @@ def _tables(
             files = (f"{folder}{names['jobs_parquet']}",)
             columns = (work, home, *_coded(attributes))
             yield Table(f"workers{suffix}", say.worker_row(several), files, columns)
-    yield from _of_intervals(attributes, say, as_csv=config.release.csv)
     zones = bool(geography.external_zones)
     as_csv = config.release.csv
     files = (*([BLOCK_CSV] if as_csv else []), "plan/blocks.parquet")

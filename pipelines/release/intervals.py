@@ -35,6 +35,9 @@ AREAS_FILE, FLOWS_FILE = "areas.csv", "flows.csv"
 N_DRAWS = 19
 """Draws that a release carries: the fewest whose lowest and highest are ends of an interval of 90 %."""
 
+MOST_JOBS = 1_000_000
+"""Jobs of the largest release that carries draws: all of them are in memory at once, and drawn one by one."""
+
 DRAWS = tuple(f"draw_{number}" for number in range(1, N_DRAWS + 1))
 
 Int32 = NDArray[np.int32]
@@ -64,6 +67,11 @@ class TableDraws:
     counts: Int32
 
 
+def carries_draws(plan: ReleasePlan) -> bool:
+    """Say whether a release with the slots of a plan carries draws."""
+    return int(plan.pools.n.sum()) <= MOST_JOBS
+
+
 def interval_tables(plan: ReleasePlan) -> tuple[Table, ...]:
     """Return the tables that a release carries draws of: flows between units, then those of its workload."""
     flows = Table(plan.level, plan.level, (), Fraction(1))
@@ -72,7 +80,9 @@ def interval_tables(plan: ReleasePlan) -> tuple[Table, ...]:
 
 
 def interval_files(plan: ReleasePlan) -> list[str]:
-    """Return the names of the files with draws and intervals."""
+    """Return the names of the files with draws and intervals; none without draws."""
+    if not carries_draws(plan):
+        return []
     return [INTERVALS_FILE, *([AREAS_FILE, FLOWS_FILE] if plan.config.release.csv else [])]
 
 
@@ -119,7 +129,7 @@ def read_draws(plan: ReleasePlan, table: Table, folder: Path) -> TableDraws:
 
 def interval_texts(plan: ReleasePlan, folder: Path) -> dict[str, str]:
     """Return the CSV files of areas and flows that follow from the draws of a public folder, by name."""
-    if not plan.config.release.csv:
+    if AREAS_FILE not in interval_files(plan):
         return {}
     geography, flows = plan.geography, read_draws(plan, interval_tables(plan)[0], folder)
     names, areas, pairs = read_names(folder, geography), [], []

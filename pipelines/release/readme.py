@@ -28,6 +28,7 @@ from pipelines.release.intervals import (
     FLOWS_FILE,
     INTERVALS_FILE,
     N_DRAWS,
+    carries_draws,
     interval_files,
     interval_tables,
 )
@@ -96,7 +97,13 @@ def release_readme(
         flows_file=FLOWS_FILE,
         flow_table=interval_tables(plan)[0].name,
         unit_level=plan.level,
-        draws=N_DRAWS,
+        draws=N_DRAWS if carries_draws(plan) else 0,
+        other_levels=bool(geography.levels),
+        first_files=[
+            f"{plan.implicates.folders[0]}{names[kind]}"
+            for kind in ("od_parquet", "aux_parquet")
+            if kind in names
+        ],
         csv=plan.config.release.csv,
         pooling=pools.pooling,
         pools=pools.n.size,
@@ -123,6 +130,7 @@ def describe_plan(plan: ReleasePlan, certificate: Certificate, *, named: bool) -
         plan.pools.slots.categories,
         plan.geography,
         named=named,
+        drawn=carries_draws(plan),
         pooled_by=plan.pools.pooling.by,
         workplaces=[table.to_json() for table in plan.choices.workplaces],
         homes=[table.to_json() for table in plan.choices.tables] if plan.measures else None,

@@ -335,9 +335,9 @@ class _PublicFolder:
         """Compare tables that are there as CSV with those in Parquet."""
         return check_csv_tables(self.folder) if self.plan.config.release.csv else None
 
-    def intervals(self) -> str:
-        """Check draws of tables, and the intervals that follow from them."""
-        return check_intervals(self.plan, self.folder)
+    def intervals(self) -> str | None:
+        """Check draws of tables, where there are some, and the intervals that follow from them."""
+        return check_intervals(self.plan, self.folder) if interval_files(self.plan) else None
 
     def encoding(self) -> str:
         """Compare the bytes of tables with what this program writes of their rows."""

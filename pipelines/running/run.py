@@ -35,6 +35,7 @@ from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.storage import load_plan, save_plan
 from pipelines.release.accuracy import ACCURACY_FILE, write_accuracy
 from pipelines.release.certificate import certificate_of_draw, make_certificate
+from pipelines.release.intervals import carries_draws
 from pipelines.release.layout import describe_and_seal, write_public
 from pipelines.release.names import NAME_FILE, write_names
 from pipelines.release.polygons import POLYGON_FOLDER, write_polygons
@@ -358,10 +359,15 @@ def _draw_and_write(
         publish_workplaces(staging, plan)
         certificate = certificate_of_draw(state.certificate, plan)
         write_public(plan, certificate, parts, staging.public)
-    with steps.step(Step.INTERVALS):
-        carry_draws(Release.just_made(staging.public, plan), staging.parts, steps.progress)
+    drawn = carries_draws(plan)
+    with steps.step(Step.DESCRIBE, _DRAWS_AND_WORDS if drawn else None):
+        if drawn:
+            carry_draws(Release.just_made(staging.public, plan), staging.parts, steps.progress)
         describe_and_seal(plan, certificate, staging.public, signing_key)
     return plan
+
+
+_DRAWS_AND_WORDS = "Drawing how sure its numbers are, from what is published, and describing it"
 
 
 def _finish(

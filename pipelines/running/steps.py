@@ -42,12 +42,12 @@ class Step(Enum):
     DRAW = "Drawing synthetic workers"
     CORRECT = "Correcting the forecast by what was measured"
     WRITE = "Writing the release"
-    INTERVALS = "Drawing how sure its numbers are, from what is published"
+    DESCRIBE = "Describing the release"
     CHECK = "Checking the release"
 
 
 PLAN_STEPS = (Step.READ_PUBLIC_INPUTS, Step.CHOOSE, Step.SIMULATE)
-_AFTER_DRAWING = (Step.WRITE, Step.INTERVALS, Step.CHECK)
+_AFTER_DRAWING = (Step.WRITE, Step.DESCRIBE, Step.CHECK)
 _AFTER_PLANNING = (Step.CERTIFY, Step.READ_ORIGINS, Step.DRAW, *_AFTER_DRAWING)
 RUN_STEPS = (Step.MAKE_PLAN, Step.SIMULATE, *_AFTER_PLANNING)
 REVIEWED_RUN_STEPS = (Step.READ_PLAN, *_AFTER_PLANNING)

@@ -37,6 +37,7 @@ from pipelines.release.description import (
     describe_release,
     file_names,
 )
+from pipelines.release.intervals import INTERVALS_FILE
 from pipelines.release.layout import not_public, version_name
 from pipelines.release.names import NAME_FILE, read_names
 from pipelines.release.polygons import polygon_file
@@ -236,6 +237,7 @@ class Release:
             self.categories,
             self.geography,
             named=(self.public / NAME_FILE).is_file(),
+            drawn=(self.public / INTERVALS_FILE).is_file(),
             pooled_by=self.plan_document["pooling"]["by"],
             workplaces=choices["workplaces"],
             homes=choices["tables"] if measured else None,
