@@ -25,6 +25,7 @@ from pipelines.release import verify as verify_alone
 from pipelines.release.accuracy import ACCURACY_FILE, read_accuracy
 from pipelines.release.certificate import Certificate, certificate_text, parse_certificate
 from pipelines.release.csv_tables import NAME_CSV, write_csv_tables
+from pipelines.release.intervals import interval_files
 from pipelines.release.layout import expected_files, public_files, seal, texts_of, with_sizes
 from pipelines.release.names import NAME_FILE
 from pipelines.release.readme import DETAILS_FILE, describe_plan
@@ -141,7 +142,9 @@ def freeze(patch: pytest.MonkeyPatch) -> None:
 
 def released_files(public: Path) -> list[str]:
     """The files of an unsigned release with names and a forecast, but manifest and checksums."""
-    return sorted([*expected_files(load_plan(public / "plan").config), NAME_FILE, NAME_CSV, ACCURACY_FILE])
+    plan = load_plan(public / "plan")
+    drawn = interval_files(plan)
+    return sorted([*expected_files(plan.config), *drawn, NAME_FILE, NAME_CSV, ACCURACY_FILE])
 
 
 def edit_json(path: Path, change: Callable[[dict[str, Any]], object]) -> None:

@@ -202,8 +202,8 @@ def describe_release(
     """Describe a release by what its public folder holds.
 
     `named`: it has names of units; `drawn`: it has draws. `pooled_by` are attributes whose categories have
-    pools of their own, `workplaces` and `homes` what ``choices.workplaces`` and ``choices.tables`` of its plan say; no homes
-    where the release has no noisy counts of them.
+    pools of their own, `workplaces` and `homes` what ``choices.workplaces`` and ``choices.tables`` of its
+    plan say; no homes where the release has no noisy counts of them.
     """
     release, attributes = config.release, attributes_of(categories, config.attribute, language)
     publisher, licence = release.publisher, release.licence

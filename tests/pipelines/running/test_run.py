@@ -572,7 +572,7 @@ def test_a_release_that_fails_its_own_check_is_not_put_in_place(
 
     monkeypatch.setattr(drawing, "od_rows", wrong)  # where it is drawn; the check has the right one
     config = small_config()
-    with pytest.raises(pipelines.VerificationError, match="data"):
+    with pytest.raises(pipelines.PublicReleaseError, match="the data do not have the jobs of the plan"):
         run(config)
     assert left_over(config) == [".release.unfinished"]
 
@@ -815,17 +815,19 @@ def test_every_step_is_reported_and_noted_by_its_name(small_config: Configs, sai
     release = run(config, progress=lambda *parts: counted.append(parts))
     begun = said.steps
     assert [each.step for each in begun] == list(RUN_STEPS)
-    assert [each.number for each in begun] == list(range(1, 8))
-    assert [each.of for each in begun] == [None] * 3 + [7] * 4  # the plan says how many there are
-    batches = counted[-1][1]
-    assert batches > 1
-    planned, drawn = counted[: -batches - 1], counted[-batches - 1 :]
-    assert drawn == [(done, batches) for done in range(batches + 1)]
+    assert [each.number for each in begun] == list(range(1, 9))
+    assert [each.of for each in begun] == [None] * 3 + [8] * 5  # the plan says how many there are
+    parts = len(batches(release.plan, 100))
+    assert parts > 1
+    drawn = [(done, parts) for done in range(parts + 1)]
+    begin = next(i for i in range(len(counted)) if counted[i : i + len(drawn)] == drawn)
+    planned, described = counted[:begin], counted[begin + len(drawn) :]
+    assert described[-1][0] == described[-1][1], "draws of the true numbers are counted too"
     begin = planned.index((0, planned[-1][1]))
     classes, tried = planned[:begin], planned[begin:]  # that were calibrated; and the plan, in parts
     assert classes == [(done, len(classes)) for done in range(1, len(classes) + 1)]
     assert tried == [(done, len(tried) - 1) for done in range(len(tried))]
-    assert len(said) == len(RUN_STEPS) == 7
+    assert len(said) == len(RUN_STEPS) == 8
     assert all(line.endswith(" ...") for line in said)
     assert "Drawing 600 synthetic workers ..." in said
     confidential = release.out / "confidential"
@@ -833,4 +835,9 @@ def test_every_step_is_reported_and_noted_by_its_name(small_config: Configs, sai
     assert [Step(name) for name in summary["seconds"]] == list(RUN_STEPS)
     lines = map(json.loads, (confidential / "log.jsonl").read_text().splitlines())
     noted = [Step(line["step"]) for line in lines if line["event"] == "step"]
-    assert noted == [Step.DRAW, Step.WRITE, Step.CHECK]  # the log begins when the run has been paid for
+    assert noted == [
+        Step.DRAW,
+        Step.WRITE,
+        Step.DESCRIBE,
+        Step.CHECK,
+    ]  # the log begins when the run has been paid for
