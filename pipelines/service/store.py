@@ -2,8 +2,8 @@
 
 What was spent of a privacy budget is not among them: that is the ledger's. Rules that must hold however many
 servers and workers use one database are constraints of the database: one running release for each data set,
-one decision for each run and version name, one run for each idempotency key; nothing is changed in the audit
-trail, unless by who owns the database, and may take its triggers away.
+one run for each version name and each idempotency key, one decision for each run and version name; nothing
+is changed in the audit trail, unless by who owns the database, and may take its triggers away.
 """
 
 from __future__ import annotations

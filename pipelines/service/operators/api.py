@@ -206,7 +206,7 @@ def queue_run(run: RunNumber, body: Reviewed, desk: Operating) -> RunEntry:
     if row.state == "planned" and row.plan:  # else it would be paid for, and could not be published
         cost = PlanEntry.model_validate_json(row.plan).paid
         desk.check_payable(desk.config_of(row), (synth.exact(cost.epsilon), synth.exact(cost.delta)))
-        desk.check_free(row.title, row.version, run=run)
+        desk.check_free(row.title, row.version)
     return RunEntry.of(runs.queue(desk.store, desk.who, run, body.plan_sha256))
 
 
@@ -222,9 +222,11 @@ def retry_run(run: RunNumber, desk: Operating) -> RunEntry:
     return RunEntry.of(runs.retry(desk.store, desk.who, run))
 
 
-@router.post("/runs/{run}/close", responses=answers(404, 409, 503), summary="Close a failed run")
+@router.post(
+    "/runs/{run}/close", responses=answers(404, 409, 503), summary="Close a run that failed or is finished"
+)
 def close_run(run: RunNumber, desk: Operating) -> RunEntry:
-    """For good: what it left on the server is removed, homes included. What it has spent stays spent."""
+    """For good: what is unfinished on the server is removed, homes included. What was spent stays spent."""
     row = runs.close(desk.store, desk.who, run)
     config = desk.config_of(row)
     try:  # a release that was made and could not be published stays where it is
@@ -246,7 +248,7 @@ def close_run(run: RunNumber, desk: Operating) -> RunEntry:
 def rename_run(run: RunNumber, body: NewVersion, desk: Operating) -> RunEntry:
     """Of what is made and not published. An approver decides about it anew: not whoever gave the name."""
     row = runs.get_run(desk.store, run)
-    desk.check_free(row.title, body.version, run=run, content=row.content)
+    desk.check_free(row.title, body.version, row.content)
     runs.rename(desk.store, desk.who, run, body.version)
     return desk.entry(run)
 
@@ -258,7 +260,7 @@ def approve_run(run: RunNumber, body: Verdict, desk: Approving) -> RunEntry:
     """Needs somebody who has not submitted, queued, retried or renamed it, and what they have seen."""
     row = runs.get_run(desk.store, run)
     if row.state == "finished" and body.content_sha256 == row.content:
-        desk.check_free(row.title, row.version, run=run, content=row.content)
+        desk.check_free(row.title, row.version, row.content)
     return _decide(desk, run, "approved", body)
 
 

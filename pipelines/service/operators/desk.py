@@ -19,7 +19,7 @@ from pipelines.config.loading import ReleaseConfig
 from pipelines.ledger.chain import LedgerError
 from pipelines.planning.guards import public_files
 from pipelines.publishing.destination import PublishError
-from pipelines.publishing.publishing import check_free, folder_name
+from pipelines.publishing.publishing import check_free
 from pipelines.running.payment import most_cost_of
 from pipelines.running.preflight import check_affordable, check_ready
 from pipelines.service.access.auth import require
@@ -58,16 +58,11 @@ class Desk:
         """Submit a run that would not be refused now; its number, and whether it is new."""
         if new.task != "compare":
             try:
-                # As the folder of a run is called.
-                check_ready(new.config.with_out(self.settings.outs / "run-000000"))
-            except (ShownError, OSError) as error:
-                why = self.words_of(error, new.config)
-                raise conflict("input", f"{new.input} cannot be run now: {why}") from None
-            if not runs.is_submitted(
-                self.store, self.who, new.key
-            ):  # its version name is taken by itself then
-                self.check_payable(new.config, most_cost_of(new.config))
-                self.check_free(new.config.release.name, new.version)
+                self._check_new(new)
+            except ServiceError:
+                # What has been submitted with the same key is answered with its run, whatever became of it.
+                if not runs.is_submitted(self.store, self.who, new.key):
+                    raise
         return runs.submit(
             self.store,
             self.who,
@@ -77,6 +72,16 @@ class Desk:
             signed=self.settings.signer is not None and new.task != "compare",
         )
 
+    def _check_new(self, new: NewRun) -> None:
+        try:
+            # As the folder of a run is called.
+            check_ready(new.config.with_out(self.settings.outs / "run-000000"))
+        except (ShownError, OSError) as error:
+            why = self.words_of(error, new.config)
+            raise conflict("input", f"{new.input} cannot be run now: {why}") from None
+        self.check_payable(new.config, most_cost_of(new.config))
+        self.check_free(new.config.release.name, new.version)
+
     def check_payable(self, config: ReleaseConfig, cost: tuple[Fraction, Fraction]) -> None:
         """Refuse what no budget pays for."""
         try:
@@ -84,25 +89,19 @@ class Desk:
         except (LedgerError, OSError) as error:
             raise conflict("budget", self.words_of(error, config)) from None
 
-    def check_free(
-        self, title: str, version: str | None, *, run: int | None = None, content: str | None = None
-    ) -> None:
-        """Refuse a version name that is published, or that another run may be published under."""
+    def check_free(self, title: str, version: str | None, content: str | None = None) -> None:
+        """Refuse a version name that is published. That of another run the database refuses."""
         if version is None:
             return
         try:
             check_free(self.settings.releases, title, version, content)
         except PublishError as error:
             raise conflict("version", self.words_of(error)) from None
-        for other in runs.waiting_for(self.store, version):
-            if other.id != run and folder_name(other.title) == folder_name(title):
-                fix = "choose another name, or cancel, rename or close that run"
-                raise conflict("version", f"Run {other.id} has the version name {version}", fix)
 
     def why_taken(self, row: Row[Any]) -> str | None:
         """Say why a run cannot be published under its version name, or None."""
         try:
-            self.check_free(row.title, row.version, run=row.id, content=row.content)
+            self.check_free(row.title, row.version, row.content)
         except ServiceError as error:
             return error.detail
         return None

@@ -27,6 +27,7 @@ from sqlalchemy import Connection, Row, func, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from pipelines.config.loading import ReleaseConfig
+from pipelines.publishing.publishing import folder_name
 from pipelines.service.access.tokens import Principal
 from pipelines.service.queue.outbox import await_decision
 from pipelines.service.queue.records import TASKS, add_event, change, run_row
@@ -36,13 +37,6 @@ from pipelines.service.store import ServiceError, Store, approvals, audit, event
 CALENDAR = Principal("calendar", "operator", "calendar")
 CANCELLABLE = ("submitted", "planned", "queued")
 _LOOK = "read the run again, then decide"
-_ENDED = (
-    "published",
-    "withdrawn",
-    "rejected",
-    "cancelled",
-    "closed",
-)  # the others may still take a version name
 
 
 @dataclass(frozen=True)
@@ -88,6 +82,7 @@ def submit(
         "task": task,
         "data_set": config.ledger.data_set,
         "title": config.release.name,
+        "name": folder_name(config.release.name),
         "configuration": "",
         "state": TASKS[task].waiting,
         "submitted_by": principal.person,
@@ -114,9 +109,9 @@ def submit(
                 f"{new.input}, {task}",
             )
             return made, True
-    except IntegrityError:
-        if key is None:
-            raise
+    except IntegrityError as error:  # at this moment, or before, another took the version name or the key
+        if not is_submitted(store, principal, key):
+            raise _name_taken(store, row["name"], new.version) from error
     with store.read() as connection:
         same = (runs.c.submitted_by == principal.person) & (runs.c.key == key)
         first = connection.execute(select(runs).where(same)).one()
@@ -143,34 +138,36 @@ def cancel(store: Store, principal: Principal, run: int) -> Row[Any]:
 
 def retry(store: Store, principal: Principal, run: int) -> Row[Any]:
     """Let a failed run try its task again. What has been paid for is not paid for again."""
-    row = get_run(store, run)
-    values = {"state": TASKS[row.task].waiting, "attempts": 0, "error": None, "message": None}
+    values = {"attempts": 0, "error": None, "message": None}
     return _move(store, principal, run, "retried", ("failed",), values)
 
 
 def close(store: Store, principal: Principal, run: int) -> Row[Any]:
-    """End a failed run for good. What it has spent stays spent."""
+    """End a run that failed, or is not to be published, for good. What it has spent stays spent."""
     values = {"state": "closed", "lease": None}
-    return _move(store, principal, run, "closed", ("failed", "closed"), values)
+    return _move(store, principal, run, "closed", ("failed", "finished", "closed"), values)
 
 
 def rename(store: Store, principal: Principal, run: int, version: str | None) -> Row[Any]:
     """Give what was made, and is not published, another version name; an approver decides about it then."""
     principal.must("operator")
-    with store.write() as connection:
-        row = run_row(connection, run, lock=True)
-        if row.state != "failed" or row.task != "publish":
-            _must_be(row, ("finished",))
-        if version == row.version:
-            raise conflict("version", f"Run {run} has this version name already", "choose another name")
-        same = (approvals.c.run == run) & (approvals.c.version == (version or ""))
-        if connection.execute(select(approvals.c.run).where(same)).first() is not None:
-            rule = f"Run {run} was approved or rejected under this version name"
-            raise conflict("version", rule, "choose another name")
-        values = {"state": "finished", "task": "release", "error": None, "message": None, "attempts": 0}
-        values |= {"version": version, "lease": None}
-        detail = version or "by its content"
-        return _change_state(connection, principal, run, "renamed", values, detail, word=version or "")
+    try:
+        with store.write() as connection:
+            row = run_row(connection, run, lock=True)
+            if row.state != "failed" or row.task != "publish":
+                _must_be(row, ("finished",))
+            if version == row.version:
+                raise conflict("version", f"Run {run} has this version name already", "choose another name")
+            same = (approvals.c.run == run) & (approvals.c.version == (version or ""))
+            if connection.execute(select(approvals.c.run).where(same)).first() is not None:
+                rule = f"Run {run} was approved or rejected under this version name"
+                raise conflict("version", rule, "choose another name")
+            values = {"state": "finished", "task": "release", "error": None, "message": None, "attempts": 0}
+            values |= {"version": version, "lease": None}
+            detail = version or "by its content"
+            return _change_state(connection, principal, run, "renamed", values, detail, word=version or "")
+    except IntegrityError as error:
+        raise _name_taken(store, row.name, version) from error
 
 
 def decide(
@@ -240,13 +237,6 @@ def is_submitted(store: Store, principal: Principal, key: str | None) -> bool:
         return key is not None and connection.execute(select(runs.c.id).where(same)).first() is not None
 
 
-def waiting_for(store: Store, version: str) -> Sequence[Row[Any]]:
-    """Return the runs that may still be published under a version name, of whatever release."""
-    query = select(runs).where(runs.c.version == version, runs.c.state.not_in(_ENDED)).order_by(runs.c.id)
-    with store.read() as connection:
-        return connection.execute(query).all()
-
-
 def list_runs(
     store: Store, *, state: str | None = None, before: int | None = None, limit: int = 50
 ) -> Sequence[Row[Any]]:
@@ -275,6 +265,17 @@ def counts(store: Store) -> dict[str, int]:
     return {row[0]: row[1] for row in rows}
 
 
+def _name_taken(store: Store, name: str, version: str | None) -> ServiceError:
+    """Return the refusal of a version name that the database has refused, and which run has it."""
+    same = (runs.c.name == name) & (runs.c.version == version)
+    query = select(func.max(runs.c.id)).where(same, runs.c.state.not_in(("cancelled", "closed", "rejected")))
+    with store.read() as connection:
+        other = connection.execute(query).scalar_one()
+    holder = "Another run" if other is None else f"Run {other}"  # none, if that ended this moment
+    fix = "choose another name, or cancel, rename or close that run"
+    return conflict("version", f"{holder} has the version name {version}", fix)
+
+
 def _text(value: object, home: Path | None) -> str:
     if home is not None and isinstance(value, Path) and value.is_relative_to(home):
         value = value.relative_to(home)
@@ -300,6 +301,8 @@ def _move(
         if action == "cancelled" and _release_begun(connection, run):
             fix = "let it go on; an approver may reject what it makes"
             raise conflict("state", f"Run {run} may have been paid for already", fix)
+        if action == "retried":  # of the task that it has now, whoever else moved it a moment ago
+            values = {"state": TASKS[row.task].waiting, **values}
         return _change_state(connection, principal, run, action, values, plan_sha256)
 
 

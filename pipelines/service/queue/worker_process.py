@@ -29,7 +29,7 @@ from pipelines.config.loading import ReleaseConfig
 from pipelines.config.toml import ConfigError
 from pipelines.planning.guards import public_files
 from pipelines.publishing.destination import PublishError
-from pipelines.publishing.publishing import publish
+from pipelines.publishing.publishing import check_free, publish
 from pipelines.running.folder import BusyError, RunFolder
 from pipelines.running.preflight import plan_numbers
 from pipelines.running.process import ending_on_signals, exit_code, forbid_core_dumps, keep_freed_memory
@@ -157,6 +157,8 @@ def _release(config: ReleaseConfig, job: Job, reporter: _Reporter) -> dict[str, 
     folder, out, scheduler = job.plan_folder, config.release.out, job.scheduler
     if not (RunFolder.of(out).begun or RunFolder(out).checked):  # then it goes on with the plan that it has
         check_plan(config, folder, job.plan or keep_plan(config, folder, scheduler))
+        if job.version is not None:  # that it can be published is looked at once more before it is paid for
+            check_free(job.releases, config.release.name, job.version)
     make_release(config, plan=folder, progress=reporter.count, scheduler=scheduler)
     public = out / "public"
     certificate = (public / "certificate.json").read_text(encoding="utf-8")

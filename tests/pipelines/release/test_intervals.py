@@ -100,8 +100,7 @@ def test_other_csv_files_are_refused(small_release: Release, tmp_path: Path) -> 
     for name in (AREAS_FILE, FLOWS_FILE):
         copy = Path(shutil.copytree(small_release.public, tmp_path / name))
         text = (copy / name).read_text(encoding="utf-8")
-        (copy / name).write_text(f"{text}{text.splitlines()[-1]}
-", encoding="utf-8")
+        (copy / name).write_text(text + text.splitlines(keepends=True)[-1], encoding="utf-8")
         seal_again(copy)
         assert refused(copy).check == "intervals"
 

@@ -65,7 +65,14 @@ def test_the_audit_trail_is_only_added_to(store: Store) -> None:
 
 
 def test_two_runs_of_a_data_set_cannot_run_at_once_whatever_the_program_does(store: Store) -> None:
-    row = {"input": "a", "title": "A", "configuration": "{}", "task": "release", "submitted_by": "ann"}
+    row = {
+        "input": "a",
+        "title": "A",
+        "name": "a",
+        "configuration": "{}",
+        "task": "release",
+        "submitted_by": "ann",
+    }
     times = {"submitted": "2026", "changed": "2026"}
     with store.write() as connection:
         for data_set, state in (("jobs", "running"), ("jobs", "queued"), ("others", "running")):
@@ -131,7 +138,17 @@ def test_what_is_read_before_a_change_stays_true(database: str) -> None:
 
 
 def _counter() -> dict[str, object]:
-    names = ("input", "data_set", "title", "configuration", "state", "task", "submitted_by", "submitted")
+    names = (
+        "input",
+        "data_set",
+        "title",
+        "name",
+        "configuration",
+        "state",
+        "task",
+        "submitted_by",
+        "submitted",
+    )
     return dict.fromkeys(names, "x") | {"changed": "x", "attempts": 0}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-revision = "first"
+revision = "first_2"  # before it is published, another number for other tables
 down_revision = None
 metadata = sa.MetaData()
 
@@ -38,6 +38,7 @@ sa.Table(
     _text("input", 200),
     _text("data_set", 200),
     _text("title", 400),
+    _text("name", 400),  # of its folder where it is published, which several titles may have
     _text("version", 100, nullable=True),
     _text("configuration"),
     _text("state", 16, index=True),
@@ -70,6 +71,16 @@ sa.Index(
     unique=True,
     sqlite_where=_running,
     postgresql_where=_running,
+)
+# A version name stands for one run of a release, unless that came to an end without having been published.
+_takes_name = sa.text("state NOT IN ('cancelled', 'closed', 'rejected')")
+sa.Index(
+    "one_run_of_a_version",
+    metadata.tables["runs"].c.name,
+    metadata.tables["runs"].c.version,
+    unique=True,
+    sqlite_where=_takes_name,
+    postgresql_where=_takes_name,
 )
 # A run may be decided about once for each version name; empty where that is of its content.
 sa.Table(

@@ -267,6 +267,19 @@ def test_two_services_do_one_run_of_a_data_set_at_a_time(world: World, store: St
     assert all(before[1] < after[0] for before, after in itertools.pairwise(spans))
 
 
+def test_a_name_that_was_published_meanwhile_is_not_paid_for(
+    world: World, store: Store, small_release: pipelines.Release
+) -> None:
+    """On the command line, of which the queue knows nothing: the worker looks before the debit."""
+    run = world.submit(store, ANN, version="v1", dry_run=False)
+    pipelines.publish(small_release.out, world.settings.releases, version="v1")
+    with world.at_work(store):
+        wait_for(lambda: state(store, run) == "failed")
+    assert "v1 stands for another content. Fix: " in life.get_run(store, run).message
+    assert not world.ledger.exists()
+    assert life.close(store, ANN, run).state == "closed"
+
+
 def test_a_process_that_fails_without_a_word_is_interrupted(world: World, store: Store) -> None:
     run = world.submit(store, ANN)
     with world.at_work(store, "print('CANARY no JSON', flush=True); sys.exit(3)", look=0.05):
