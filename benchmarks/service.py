@@ -2,7 +2,8 @@
 
 Usage: python benchmarks/service.py OUT [--page benchmarks/service.md]
 
-OUT is the folder of a release that is fit for publication. It is published into a temporary folder, and the
+OUT is the folder of a release that is fit for publication, with the draws of `odsynth intervals` in it, so
+that flows have intervals. It is published into a temporary folder, and the
 service is started on it as a process of its own, on one processor; its clients have the others. No two
 questions are the same. Each client keeps its connection, and asks again as soon as it has an answer; each of
 the reads at once has a connection of its own, all open at the same time. Prints a table in about two minutes.
@@ -24,7 +25,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -36,6 +37,7 @@ import numpy as np
 import report
 
 import pipelines
+from pipelines.publishing.publishing import Published
 from pipelines.views.release import Release
 
 COMMAND = "python benchmarks/service.py"
@@ -61,7 +63,7 @@ def main(out: Path, page: Path | None) -> None:
     release = pipelines.open_release(out / "public")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        version = pipelines.publish(out, folder / "state" / "published")
+        version = publish_with_draws(out, folder / "state" / "published")
         base = f"/api/v1/releases/{version.name}/{version.version}"
         asked = [base + each for each in itertools.islice(questions(release), QUESTIONS)]
         with service(folder, cores[0]) as running:
@@ -85,12 +87,11 @@ def main(out: Path, page: Path | None) -> None:
         report.fill(page, COMMAND, text)
 
 
-def questions(release: Release) -> Iterator[str]:
-    """Different questions, large areas and small ones, on both sides, of every attribute."""
-    levels = release.levels
+def questions(release: Release, levels: Sequence[str] = ()) -> Iterator[str]:
+    """Different questions about areas of levels, by default all, on both sides, of every attribute."""
     for attribute in release.counts:
-        for other in levels[-3:]:
-            for level in levels[:-1]:
+        for other in release.levels[-3:]:
+            for level in levels or release.levels[:-1]:
                 codes = release.geography.codes(level)
                 for code in codes[:: max(1, len(codes) // 120)]:
                     about = f"attribute={attribute}&top=20"
@@ -103,6 +104,7 @@ class Service:
     """A running service."""
 
     port: int
+    process: int
 
     def get(self, path: str) -> tuple[int, bytes]:
         """Ask, on a new connection."""
@@ -136,10 +138,16 @@ class Service:
         """Its memory."""
         return self.figure("process_resident_memory_bytes") / 1e6
 
+    @property
+    def most_megabytes(self) -> float:
+        """The most memory that it has had so far."""
+        status = Path(f"/proc/{self.process}/status").read_text(encoding="utf-8")
+        return int(status.partition("VmHWM:")[2].split()[0]) * 1024 / 1e6
+
 
 @contextmanager
-def service(folder: Path, core: int) -> Iterator[Service]:
-    """The service on a processor, until the end of the context."""
+def service(folder: Path, core: int, program: Path | None = None) -> Iterator[Service]:
+    """The service on a processor, until the end of the context; that of the program in a folder, or ours."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
@@ -147,9 +155,10 @@ def service(folder: Path, core: int) -> Iterator[Service]:
     config.write_text(CONFIG.format(port=port), encoding="utf-8")
     command = [sys.executable, "-m", "pipelines.cli", "serve", str(config)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ODSYNTH_")}
-    process = subprocess.Popen(command, env=environment, preexec_fn=partial(os.sched_setaffinity, 0, {core}))
+    on_core = partial(os.sched_setaffinity, 0, {core})
+    process = subprocess.Popen(command, env=environment, cwd=program, preexec_fn=on_core)
     try:
-        yield Service(port)
+        yield Service(port, process.pid)
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(30)
@@ -203,6 +212,13 @@ def of_many_versions(running: Service) -> Iterator[Row]:
     time.sleep(IDLE_SECONDS)
     share = (running.processor - used) / (time.perf_counter() - begun)
     yield f"idle, with {VERSIONS} versions", f"{100 * share:.1f} % of a processor"
+
+
+def publish_with_draws(out: Path, place: Path) -> Published:
+    """Publish a release, with its draws beside it, so that flows have intervals."""
+    version = pipelines.publish(out, place)
+    shutil.copy(out / "intervals" / "draws.parquet", f"{version.location}.draws.parquet")
+    return version
 
 
 def multiply(version: Path) -> None:

@@ -121,3 +121,9 @@ def keep_freed_memory() -> None:
         set_limit(_M_MMAP_THRESHOLD, _GIVEN_BACK)
         set_limit(_M_TRIM_THRESHOLD, _KEPT)
         set_limit(_M_ARENA_MAX, os.cpu_count() or 1)
+
+
+def give_back_memory() -> None:
+    """Have the C library (glibc) give back what is free, for a process that waits until it needs it again."""
+    if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
+        trim(0)

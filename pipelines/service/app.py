@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import resource
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -14,7 +13,6 @@ from importlib.metadata import version
 from typing import Any
 
 import uvicorn
-from anyio import CapacityLimiter
 from fastapi import Depends, FastAPI, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
@@ -32,8 +30,10 @@ from pipelines.service.protocol import TimedProtocol
 from pipelines.service.public import api as public_api
 from pipelines.service.public import downloads, geo
 from pipelines.service.public import pages as public_pages
+from pipelines.service.public.answers import Lanes
 from pipelines.service.public.catalog import Catalog
 from pipelines.service.queue.workers import COMMAND, Workers
+from pipelines.service.rates import RateLimits
 from pipelines.service.security import add_security
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.starting import cautions
@@ -112,7 +112,7 @@ def create_app(settings: ServiceSettings, *, worker: Sequence[str] = COMMAND) ->
     app.state.metrics = Metrics()
     app.state.metrics.registry.register(RunMetrics(app.state.store))
     app.state.log = ServiceLog(settings.log)
-    app.state.flow_limiter = CapacityLimiter(max(2, os.cpu_count() or 2))
+    app.state.lanes, app.state.limits = Lanes(), RateLimits(settings.limits)
     app.state.workers = Workers(settings, app.state.store, command=worker)
     add_error_handlers(app)
     strict = [Depends(known_parameters)]

@@ -66,16 +66,25 @@ class RateLimits:
 
     def wait(self, rule: str, address: str) -> int:
         """Count a request, and return the seconds after which another is allowed; 0 if this one is."""
-        rate, source = self._rates[rule], network(address)
+        source, (before, now) = network(address), self._windows(rule)
+        wait = self._rates[rule].wait(before.get(source, 0), now.get(source, 0))
+        if wait == 0:
+            self.add(rule, address, 1)
+        return wait
+
+    def add(self, rule: str, address: str, number: int) -> None:
+        """Count so many requests, of one that is answered at the cost of several."""
+        source, (_, now) = network(address), self._windows(rule)
+        now[source] = now.get(source, 0) + number
+
+    def _windows(self, rule: str) -> tuple[dict[str, int], dict[str, int]]:
+        """The counts of the window before, and of the present one."""
+        rate = self._rates[rule]
         begun, before, now = self._counts.get(rule, (0, {}, {}))
         if begun != (window := rate.window()):
             begun, before, now = window, now if window - begun == rate.seconds else {}, {}
             self._counts[rule] = begun, before, now
-        count = now.get(source, 0)
-        wait = rate.wait(before.get(source, 0), count)
-        if wait == 0:
-            now[source] = count + 1
-        return wait
+        return before, now
 
 
 def network(address: str) -> str:

@@ -21,7 +21,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipelines.service.caching import STATEMENT
 from pipelines.service.errors import refusal
-from pipelines.service.rates import RateLimits
 from pipelines.service.settings import ServiceSettings
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -55,7 +54,6 @@ class _Guard:
     def __init__(self, app: ASGIApp, owner: FastAPI) -> None:
         self._app, self._state = app, owner.state
         self._settings: ServiceSettings = owner.state.settings
-        self._limits = RateLimits(self._settings.limits)
         headers = dict(_HEADERS)
         if self._settings.https:
             headers["Strict-Transport-Security"] = "max-age=31536000"
@@ -109,7 +107,7 @@ class _Guard:
         if not (_NUMBER.fullmatch(length) and int(length) <= self._settings.limits.body):
             return refusal(Request(scope), 413, "too_large", f"The largest body is {self._body_words}.")
         rule = _rule(scope)
-        wait = 0 if rule is None else self._limits.wait(rule, (scope.get("client") or ("",))[0])
+        wait = 0 if rule is None else self._state.limits.wait(rule, (scope.get("client") or ("",))[0])
         if wait:
             detail = f"Too many requests from this address; try again in {wait} seconds."
             return refusal(Request(scope), 429, "too_many", detail, {"Retry-After": str(wait)})

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pyarrow as pa
 import shapely
-from anyio import to_thread
+from anyio import CancelScope, CapacityLimiter, Lock, move_on_after, to_thread
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field, StringConstraints
 from shapely import Polygon
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
+from pipelines.running.process import give_back_memory
 from pipelines.service.parameters import separated
 from pipelines.service.public.areas import Areas, Shapes, joined
 from pipelines.service.public.catalog import OpenVersion
 from pipelines.service.public.describing import ABOUT_INTERVALS
 from pipelines.service.public.flow_queries import (
+    MOST_ROWS,
     SIDES,
     Flows,
     Selection,
@@ -31,12 +36,17 @@ from pipelines.service.public.flow_queries import (
 )
 from pipelines.service.public.formats import Format, Part, Table, Written
 from pipelines.service.public.models import SYNTHETIC
+from pipelines.service.rates import network
 from pipelines.service.refusals import invalid, not_found
+from pipelines.service.store import ServiceError
 from pipelines.views.labels import find_areas, names_with
 from pipelines.views.release import Release
 
-_WHOLE_BYTES = 500_000  # up to which an answer is sent at once
+_SMALL = 1_000_000  # up to which cost an answer is made at once
+_REQUEST = 50_000  # what one request costs; what costs more counts as several
+_TURN_SECONDS = 30.0  # for which a large answer waits for another of its address
 _AREAS_AT_ONCE = 5_000
+_BOUNDED_AT_ONCE = 1_000  # flows whose intervals are found at once; of large regions more
 _NUMBER = re.compile("[0-9]{1,10}")
 
 
@@ -65,37 +75,74 @@ class Paging:
         raise invalid("after: this is no row of this table. Take it from `next` of the page before.")
 
 
-async def answered(request: Request, make: Callable[[], Written | Response]) -> Response:
-    """Make an answer in a thread, and send it: at once if it is small, else while it is made."""
-    limiter = request.app.state.flow_limiter
+@dataclass(frozen=True)
+class Question:
+    """What is asked, found and not answered yet."""
 
-    def begin() -> tuple[Written | Response, list[bytes], bool]:
-        made = make()
-        if isinstance(made, Response):
-            return made, [], True
-        first, size = [], 0
-        for chunk in made.chunks:
-            first.append(chunk)
-            size += len(chunk)
-            if size > _WHOLE_BYTES:
-                return made, first, False
-        return made, first, True
+    cost: int  # in rows that are added up (`OpenVersion.cost`)
+    answer: Callable[[], Written]
 
-    made, first, whole = await to_thread.run_sync(begin, limiter=limiter)
-    if isinstance(made, Response):
-        return made
-    headers = dict(made.headers)
-    if whole:
-        return Response(b"".join(first), headers=headers, media_type=made.media_type)
-    if request.scope.get("method_asked") == "HEAD":
-        return StreamingResponse(iter(()), headers=headers, media_type=made.media_type)
 
-    async def chunks() -> Any:
-        yield b"".join(first)
-        while (chunk := await to_thread.run_sync(next, made.chunks, None, limiter=limiter)) is not None:
+async def answered(request: Request, find: Callable[[], Question | Response]) -> Response:
+    """Answer a question in a thread: at once if it is small, else in turn, and sent while it is made.
+
+    Few threads are enough: more would only wait for each other. Small questions have theirs, so that they
+    do not wait for large answers. Of these each address gets one at a time, a part after the other in turn
+    with those of other addresses, and they count as many requests as they cost.
+    """
+    lanes: Lanes = request.app.state.lanes
+    found = await to_thread.run_sync(find, limiter=lanes.small)
+    if isinstance(found, Response):
+        return found
+    address = network(request.client.host if request.client else "")
+    request.app.state.limits.add("public", address, found.cost // _REQUEST)
+    if found.cost > _SMALL:
+        return _LargeAnswer(found.answer, lanes, address)
+    made = await to_thread.run_sync(found.answer, limiter=lanes.small)
+    content = await to_thread.run_sync(b"".join, made.chunks, limiter=lanes.small)
+    return Response(content, headers=dict(made.headers), media_type=made.media_type)
+
+
+class Lanes:
+    """Where answers are made."""
+
+    def __init__(self) -> None:
+        processors = os.cpu_count() or 1
+        self.small, self.large = CapacityLimiter(max(2, processors)), CapacityLimiter(max(1, processors - 1))
+        self._turns: WeakValueDictionary[str, Lock] = WeakValueDictionary()
+
+    def turn(self, address: str) -> Lock:
+        """Return what one large answer of an address holds at a time."""
+        return self._turns.setdefault(address, Lock())
+
+
+class _LargeAnswer(Response):
+    """An answer that is made, while it is sent, when it is the turn of its address."""
+
+    def __init__(self, answer: Callable[[], Written], lanes: Lanes, address: str) -> None:
+        super().__init__()
+        self._answer, self._lanes, self._turn = answer, lanes, lanes.turn(address)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Wait for the turn, and send it."""
+        with move_on_after(_TURN_SECONDS) as waiting:
+            await self._turn.acquire()
+        if waiting.cancelled_caught:
+            detail = "Another large answer is still on its way to this address; ask again when you have it."
+            raise ServiceError(429, "too_many", detail)
+        try:
+            made = await to_thread.run_sync(self._answer, limiter=self._lanes.large)
+            content = iter(()) if scope.get("method_asked") == "HEAD" else self._parts(made.chunks)
+            sent = StreamingResponse(content, headers=dict(made.headers), media_type=made.media_type)
+            await sent(scope, receive, send)
+        finally:
+            self._turn.release()
+            with CancelScope(shield=True):
+                await to_thread.run_sync(give_back_memory, limiter=self._lanes.large)
+
+    async def _parts(self, chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+        while (chunk := await to_thread.run_sync(next, chunks, None, limiter=self._lanes.large)) is not None:
             yield chunk
-
-    return StreamingResponse(chunks(), headers=headers, media_type=made.media_type)
 
 
 def area_part(
@@ -225,7 +272,8 @@ def _all(
     for flows in batches:
         number += flows.size
         jobs += flows.counts.sum(axis=1)
-        yield rows.part(rows.bounded(flows))
+        for begin in range(0, flows.size, rows.at_once):
+            yield rows.part(rows.bounded(flows.take(slice(begin, begin + rows.at_once))))
     tail.update(returned=number, matched=number, jobs=dict(zip(attributes, jobs.tolist(), strict=True)))
 
 
@@ -251,6 +299,8 @@ class _FlowRows:
         self._areas = {side: version.areas(selection.levels[side]) for side in SIDES}
         self._draws = version.draws
         self._bounded = has_bounds(selection, self._draws)
+        # The intervals of some flows take as long as looking at all blocks, and the draws of their areas.
+        self.at_once = max(_BOUNDED_AT_ONCE, release.geography.n_blocks // 25) if self._bounded else MOST_ROWS
         self._sides = [side for side in SIDES if side not in question.sums]  # a sum has no code, and no place
         columns = dict.fromkeys(map(str, self._sides), pa.string())
         if places:

@@ -25,6 +25,7 @@ from pipelines.service.public.answers import (
     AreaQuestion,
     Codes,
     Paging,
+    Question,
     answered,
     area_table,
     flow_table,
@@ -144,18 +145,21 @@ async def get_areas(
     coordinates nor a shape.
     """
 
-    def written() -> Written | Response:
+    def find() -> Question | Response:
         opened = opened_version(request, name, version)
         if ask.level not in opened.release.kinds_of_areas:
             raise no_level(opened.release, "level")
-        table = area_table(opened, ask, Paging(request, ask.limit, ask.after))
         parts = request.app.version, opened.sha256, ask.level, ask.within, ask.name, ask.counts
         headers = {"ETag": tag(*parts, ask.format, ask.limit, ask.after), "Cache-Control": CONTENT}
         if is_fresh(request, headers["ETag"]):
             return Response(status_code=304, headers=headers)
-        return table.written(ask.format, headers)
 
-    return await answered(request, written)
+        def written() -> Written:
+            return area_table(opened, ask, Paging(request, ask.limit, ask.after)).written(ask.format, headers)
+
+        return Question(opened.cost_of_areas(ask.level), written)
+
+    return await answered(request, find)
 
 
 _Level = Annotated[str | None, Field(min_length=1, max_length=100)]
@@ -245,7 +249,7 @@ async def get_flows(
     homes are finer than those of the draws, or areas of homes cut them.
     """
 
-    def written() -> Written | Response:
+    def find() -> Question | Response:
         ask = query.question()
         opened = opened_version(request, name, version)
         selection = select(opened.release, ask)
@@ -254,9 +258,13 @@ async def get_flows(
         headers = {"ETag": etag, "Cache-Control": CONTENT}
         if is_fresh(request, etag):  # not before: of an area that there is not, nothing is fresh
             return Response(status_code=304, headers=headers)
-        paging = Paging(request, query.limit, query.after)
-        table = flow_table(opened, selection, paging, top=query.top, places=query.places)
-        return table.written(query.format, headers)
+        few = query.top is not None or ask.sums != ()
 
-    # A few threads of their own: more would only wait for each other, and others not wait for them.
-    return await answered(request, written)
+        def written() -> Written:
+            paging = Paging(request, query.limit, query.after)
+            table = flow_table(opened, selection, paging, top=query.top, places=query.places)
+            return table.written(query.format, headers)
+
+        return Question(opened.cost(selection, written=not few, limit=query.limit), written)
+
+    return await answered(request, find)

@@ -32,7 +32,9 @@ from pipelines.service.public.flow_queries import (
     LargestFlows,
     Selection,
     flow_batches,
+    has_bounds,
     largest_flows,
+    rows_to_read,
     with_bounds,
 )
 from pipelines.service.public.preparation import Preparation, Prepared, draws_file
@@ -52,6 +54,7 @@ _SETTLED_NS = 2_000_000_000
 _AGAIN_SECONDS = 0.1  # after which it is looked again for a version that is not known
 _OPEN_VERSIONS = 8
 _OPEN_LEVELS = 16  # of each
+_WRITTEN, _BOUNDED = 30, 30  # times as long as to add up a row it takes to write it, and to find its interval
 _log = logging.getLogger(__name__)
 
 
@@ -134,6 +137,20 @@ class OpenVersion:
         """Return flows, some at a time, without intervals (`flow_batches`)."""
         return flow_batches(self._tables, selection, after)
 
+    def cost(self, selection: Selection, *, written: bool, limit: int | None = None) -> int:
+        """Return what an answer costs: how many rows of the tables are added up in the same time.
+
+        Some answers have all rows `written`, with intervals where there are draws, and others a few.
+        """
+        rows = rows_to_read(self._tables, selection)
+        if limit is not None:
+            rows = min(rows, 5 * limit + 4_000)  # as `flow_batches` reads more and more
+        return rows * (_WRITTEN * written + _BOUNDED * has_bounds(selection, self.draws) or 1)
+
+    def cost_of_areas(self, level: str) -> int:
+        """Return what an answer with all areas of a level costs, in the same measure."""
+        return self.release.geography.n_units(level) * _WRITTEN
+
     def largest_flows(self, selection: Selection, top: int) -> LargestFlows:
         """Return the largest flows, with intervals where there are draws."""
         largest = largest_flows(self._tables, selection, top)
@@ -145,8 +162,11 @@ class OpenVersion:
 
         Without the file, or where it is of another content, flows have no intervals.
         """
-        mark = self.draws_mark
-        return None if mark is None else self._draws(mark)
+        mark, unpacked = self.draws_mark, self.prepared.unpacked_draws
+        if mark is None:
+            return None
+        ready = unpacked is not None and unpacked.is_file()
+        return self._draws(unpacked if ready else draws_file(self.folder), mark)
 
     @property
     def draws_mark(self) -> tuple[int, int] | None:
@@ -178,9 +198,9 @@ class OpenVersion:
     def _count_lines(self, level: str) -> int | None:
         return count_lines(self.release, self._tables, self.areas(level))
 
-    def _read_draws(self, _: tuple[int, int]) -> PosteriorDraws | None:
+    def _read_draws(self, path: Path, _: tuple[int, int]) -> PosteriorDraws | None:
         try:
-            return PosteriorDraws(self.release, draws_file(self.folder))
+            return PosteriorDraws(self.release, path)
         except (PublicReleaseError, OSError) as error:
             _log.warning("%s is not used: %s", draws_file(self.folder).name, type(error).__name__)
             return None

@@ -28,7 +28,7 @@ from pipelines.views.labels import LIKE, areas_like, areas_named, find_areas
 from pipelines.views.release import Release
 
 _OPEN = 8  # releases
-_FIRST_ROWS, _MOST_ROWS = 4_000, 250_000  # of the release that are added up at once: more and more
+_FIRST_ROWS, MOST_ROWS = 4_000, 50_000  # of the release that are added up at once: more and more
 _SPREAD = 4  # keys for each row, up to which a place for every key is faster than sorting
 
 Side = Literal["work", "home"]
@@ -250,7 +250,7 @@ def flow_batches(
 ) -> Iterator[Flows]:
     """Yield the flows of a question, some at a time.
 
-    Memory is bounded by what is added up at once, 250,000 rows or those of one area of the side in whose
+    Memory is bounded by what is added up at once, 50,000 rows or those of one area of the side in whose
     order flows are, of which there are at most as many as blocks.
     """
     if selection.question.sums:
@@ -264,22 +264,11 @@ def flow_batches(
 def _batches(
     tables: FlowTables, selection: Selection, after: tuple[int, ...] | None = None
 ) -> Iterator[Flows]:
-    release, question, major = selection.release, selection.question, selection.major
-    level = selection.levels[major]
-    table = tables.open(selection)
-    units = selection.units[major]
-    if units is None:
-        units = np.arange(release.geography.n_units(level))
+    major, table = selection.major, tables.open(selection)
+    units = _major_units(selection)
     if after is not None:
         units = units[np.searchsorted(units, after[0]) :]
-    # What the table has for each unit, and where this begins: for areas that cut across levels, their blocks.
-    pieces, begins = units, np.arange(len(units) + 1)
-    if level in release.geography.non_nesting_areas:
-        blocks, starts = _blocks_by_area(release, level)
-        sizes = starts[units + 1] - starts[units]
-        begins = np.append(0, np.cumsum(sizes))
-        pieces = blocks[np.arange(begins[-1]) + np.repeat(starts[units] - begins[:-1], sizes)]
-    first, last = table.rows(question.implicate, pieces)
+    begins, first, last = _pieces(table, selection, units)
     rows = np.append(0, np.cumsum(last - first))[begins[1:]]
     begin, most = 0, _FIRST_ROWS
     while begin < len(units):
@@ -292,7 +281,33 @@ def _batches(
             flows = flows.take((flows.units[major] != after[0]) | (flows.units[selection.minor] > after[1]))
         if flows.size:
             yield flows
-        begin, most = end, min(4 * most, _MOST_ROWS)
+        begin, most = end, min(4 * most, MOST_ROWS)
+
+
+def rows_to_read(tables: FlowTables, selection: Selection) -> int:
+    """Return how many rows the answer to a question is made of: what it costs."""
+    _, first, last = _pieces(tables.open(selection), selection, _major_units(selection))
+    return int((last - first).sum())
+
+
+def _major_units(selection: Selection) -> Int64:
+    units, level = selection.units[selection.major], selection.levels[selection.major]
+    return np.arange(selection.release.geography.n_units(level)) if units is None else units
+
+
+def _pieces(table: FlowTable, selection: Selection, units: Int64) -> tuple[Int64, Int64, Int64]:
+    """What a table has for units: where the pieces of each begin and the last ones end, and their rows.
+
+    Areas that cut across levels have a piece for each of their blocks.
+    """
+    release, level = selection.release, selection.levels[selection.major]
+    pieces, begins = units, np.arange(len(units) + 1)
+    if level in release.geography.non_nesting_areas:
+        blocks, starts = _blocks_by_area(release, level)
+        sizes = starts[units + 1] - starts[units]
+        begins = np.append(0, np.cumsum(sizes))
+        pieces = blocks[np.arange(begins[-1]) + np.repeat(starts[units] - begins[:-1], sizes)]
+    return begins, *table.rows(selection.question.implicate, pieces)
 
 
 @lru_cache(maxsize=4 * _OPEN)

@@ -27,6 +27,7 @@ from pipelines.service.parameters import Name, VersionName, known_parameters, la
 from pipelines.service.public.answers import (
     AreaQuestion,
     Paging,
+    Question,
     answered,
     area_part,
     area_table,
@@ -269,7 +270,7 @@ async def items(
 ) -> Response:
     """A page of areas or flows, as GeoJSON; flows have all counts."""
 
-    def written() -> Written | Response:
+    def find() -> Question | Response:
         service = _Service(request, name, version)
         kind, level = service.parts(collection)
         if kind == "areas" and (ask.work is not None or ask.home is not None):
@@ -297,17 +298,25 @@ async def items(
         }
         if is_fresh(request, headers["ETag"]):
             return Response(status_code=304, headers=headers)
-        paging = Paging(request, ask.limit, ask.after)
-        table = (
-            area_table(service.version, AreaQuestion(level=level), paging, box)
-            if kind == "areas"
-            else flow_table(service.version, selection, paging, places=True, box=box)
-        )
-        if kind == "flows" and (ask.bbox, ask.work, ask.home) == (None,) * 3:
-            table.tail["matched"] = service.version.number_of_lines(level)
-        return _features(service, collection, table, request).written("geojson", headers)
+        cost = service.version.cost_of_areas(level)
+        if kind == "flows":  # in a box there may be few of all
+            limit = ask.limit if ask.bbox is None else None
+            cost = service.version.cost(selection, written=True, limit=limit)
 
-    return await answered(request, written)
+        def written() -> Written:
+            paging = Paging(request, ask.limit, ask.after)
+            table = (
+                area_table(service.version, AreaQuestion(level=level), paging, box)
+                if kind == "areas"
+                else flow_table(service.version, selection, paging, places=True, box=box)
+            )
+            if kind == "flows" and (ask.bbox, ask.work, ask.home) == (None,) * 3:
+                table.tail["matched"] = service.version.number_of_lines(level)
+            return _features(service, collection, table, request).written("geojson", headers)
+
+        return Question(cost, written)
+
+    return await answered(request, find)
 
 
 def _features(service: _Service, collection: str, table: Table, request: Request) -> Table:

@@ -8,9 +8,10 @@
     CACHE/SHA256/tiles/         areas as vector tiles (`pipelines.service.public.tiles`)
     CACHE/SHA256/picture.svg    the map at a glance (`pipelines.service.public.pictures`)
     CACHE/SHA256/figures*.json  key figures (`pipelines.views.key_figures`)
+    CACHE/SHA256/draws*.arrow   the draws beside the version, ready for questions about intervals
 
-The names are of the content, those of parts of maps of theirs; those of pages and key figures are of the
-draws, water and roads too that went into them. So nothing here is ever out of date, and all of it may be
+The names are of the content, those of parts of maps of theirs; those of pages, key figures and draws are of
+the draws, water and roads too that went into them. So nothing here is ever out of date, and all of it may be
 deleted at any time.
 """
 
@@ -37,7 +38,7 @@ from pipelines.service.public.pictures import write_picture
 from pipelines.service.public.tiles import write_tiles
 from pipelines.storage.durable import whole_file, write_whole
 from pipelines.views.folder import PublicReleaseError
-from pipelines.views.intervals.reading import PosteriorDraws
+from pipelines.views.intervals.reading import UNPACKED, PosteriorDraws, unpack
 from pipelines.views.key_figures import KeyFigures, key_figures
 from pipelines.views.maps.backdrop import Backdrop
 from pipelines.views.maps.page import PARTS, SiteMap, build_site_map, write_parts
@@ -76,6 +77,11 @@ class Prepared:
         """The key figures; another file when draws are others."""
         return self._named("figures{}.json", [self.draws])
 
+    @cached_property
+    def unpacked_draws(self) -> Path | None:
+        """The draws, ready for questions; None without draws."""
+        return self.draws and self._named(f"draws{{}}{UNPACKED}", [self.draws])
+
     def _named(self, name: str, files: list[Path | None], *others: str | None) -> Path:
         state = repr([*others, *map(_mark, files)])
         mark = f"-{sha256(state.encode()).hexdigest()[:16]}" if any(files) else ""
@@ -99,7 +105,7 @@ class Prepared:
     @property
     def complete(self) -> bool:
         """Whether everything has been made."""
-        files = (self.map, self.picture, self.figures)
+        files = [self.map, self.picture, self.figures, *filter(None, [self.unpacked_draws])]
         return self.flows.is_dir() and self.tiles.is_dir() and all(file.is_file() for file in files)
 
 
@@ -115,9 +121,14 @@ def prepare(folder: Path, prepared: Prepared) -> None:
             write_tiles(release, prepared.flows, made)
     if not prepared.picture.is_file():
         write_picture(release, prepared.flows, prepared.picture)
-    if prepared.map.is_file() and prepared.figures.is_file():
+    if prepared.complete:
         return
     draws = _draws(release, prepared.draws)
+    if draws is not None and (unpacked := prepared.unpacked_draws) is not None and not unpacked.is_file():
+        for old in prepared.folder.glob(f"draws*{UNPACKED}"):
+            old.unlink()
+        with whole_file(unpacked, mode=None) as made:
+            unpack(draws.path, made)
     if not prepared.map.is_file():
         # Without the library that draws maps there is none, and all else works.
         with suppress(FileNotFoundError):

@@ -33,6 +33,8 @@ from synth.posterior.intervals import intervals as of_draws
 
 DRAWS_FILE = "draws.parquet"
 DRAWS_FORMAT = "odsynth draws 1.0"
+UNPACKED = ".arrow"  # how the name of an unpacked file ends
+_HOMES = 250_000  # of a group in it, about: what is read at once
 
 Int64 = NDArray[np.int64]
 
@@ -56,6 +58,40 @@ class Cells:
     counts: Int64
 
 
+class _Rows:
+    """The rows of a file of draws, in groups: of Parquet, or as `unpack` writes it, mapped into memory."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._groups = path, list[pa.RecordBatch]()
+        if path.suffix == UNPACKED:
+            table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+            self.schema, self._groups = table.schema, table.to_batches()
+            sizes = [group.num_rows for group in self._groups]
+        else:
+            with pq.ParquetFile(path) as file:
+                self.schema = file.schema_arrow
+                sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+        self.begins = np.append(0, np.cumsum(sizes)).astype(np.int64)
+        """Where the rows of each group begin, and the last ones end."""
+
+    def read(self, number: int, columns: list[str]) -> pa.Table:
+        """Read a group."""
+        if self._groups:
+            return pa.Table.from_batches([self._groups[number].select(columns)])
+        with pq.ParquetFile(self._path) as file:
+            return file.read_row_group(number, columns=columns)
+
+
+def unpack(path: Path, unpacked: Path) -> None:
+    """Write a file of draws as one of which a part is read without the rest, for many small questions."""
+    rows = _Rows(path)
+    with pa.ipc.new_file(unpacked, rows.schema) as file:
+        for number in range(rows.begins.size - 1):
+            group = rows.read(number, rows.schema.names)
+            homes = pc.sum(pc.list_value_length(group["homes"])).as_py() or 0
+            file.write_table(group, max_chunksize=max(1, group.num_rows * _HOMES // max(homes, 1)))
+
+
 class PosteriorDraws:
     """Posterior draws of where the jobs of a release have their homes, opened; rows are read when asked for.
 
@@ -77,8 +113,8 @@ class PosteriorDraws:
         path = path_of(path, "path")
         self.release, self.path = release, path
         with _blame(path):
-            schema = pq.read_schema(path)
-            document = json.loads((schema.metadata or {}).get(b"odsynth", b"{}"))
+            self._file = _Rows(path)
+            document = json.loads((self._file.schema.metadata or {}).get(b"odsynth", b"{}"))
             if document.get("format") != DRAWS_FORMAT:
                 raise ValueError(f"the format is not {DRAWS_FORMAT!r}")
         if document["release"] != (content or release.content_sha256):
@@ -240,7 +276,7 @@ class PosteriorDraws:
             name, code = self._attribute(count) or (None, None)
             tables.setdefault(() if name is None else (name,), {})[count] = code
         for names, categories in tables.items():
-            for cells in self.cells(home, work, names, blocks, pairs["home"].unique()):
+            for cells in self.cells(home, work, names, blocks, pairs):
                 cell = cells.work * wide + cells.home
                 row = order[np.minimum(np.searchsorted(key, cell, sorter=order), max(key.size - 1, 0))]
                 same = key[row] == cell
@@ -256,7 +292,7 @@ class PosteriorDraws:
         work: Areas | None,
         attributes: Sequence[str] = (),
         only: Int64 | None = None,
-        homes: Int64 | None = None,
+        pairs: pd.DataFrame | None = None,
     ) -> Iterator[Cells]:
         """Yield the cells of a table that have jobs in any draw, all of a work area together.
 
@@ -266,8 +302,8 @@ class PosteriorDraws:
             As for `flows`.
         only : ndarray of int64, optional
             Work blocks to look at, rising; others are not read.
-        homes : ndarray of int64, optional
-            Numbers of the home areas to count.
+        pairs : DataFrame, optional
+            ``work`` and ``home``: numbers of the areas between which jobs are counted; others have none.
 
         Yields
         ------
@@ -276,8 +312,8 @@ class PosteriorDraws:
         """
         geography = self.release.geography
         home_area = self._area(home, self.home_level, "homes")
-        if homes is not None:
-            home_area = np.where(np.isin(home_area, homes), home_area, -1)
+        if pairs is not None:
+            home_area = np.where(np.isin(home_area, pairs["home"].unique()), home_area, -1)
         work_area = np.zeros(geography.n_blocks, np.int64)
         if work is not None:
             work_area = self._area(work, geography.block_level, "workplaces")
@@ -290,6 +326,10 @@ class PosteriorDraws:
             work_area = np.where(np.isin(np.arange(work_area.size), only), work_area, -1)
         widths = [len(self.release.categories[name]) for name in attributes]
         shape = (int(work_area.max(initial=0)) + 1, *widths, int(home_area.max(initial=0)) + 1)
+        wanted = None
+        if pairs is not None:
+            works, homes = (pairs[side].to_numpy().astype(np.int64) for side in ("work", "home"))
+            wanted = np.append(np.unique(works * shape[-1] + homes), np.iinfo(np.int64).max)  # and an end
         group, area = self._rows(work_area)
         last = np.zeros(shape[0], np.int64)  # the row group in which each work area ends
         np.maximum.at(last, area, group)
@@ -297,16 +337,18 @@ class PosteriorDraws:
         pending, pending_counts = np.zeros(0, np.int64), empty
         yielded = False
         for number in np.unique(group).tolist():
-            cell, counts = self._count(number, home_area, work_area, attributes, shape)
-            joined = np.union1d(pending, cell)
-            total = np.zeros((self.draws, joined.size), np.int64)
-            total[:, np.searchsorted(joined, pending)] += pending_counts
-            total[:, np.searchsorted(joined, cell)] += counts
-            done = last[joined // math.prod(shape[1:])] <= number
-            pending, pending_counts = joined[~done], total[:, ~done]
+            cell, counts = self._count(number, home_area, work_area, attributes, shape, wanted)
+            if pending.size:
+                joined = np.union1d(pending, cell)
+                total = np.zeros((self.draws, joined.size), np.int64)
+                total[:, np.searchsorted(joined, pending)] += pending_counts
+                total[:, np.searchsorted(joined, cell)] += counts
+                cell, counts = joined, total
+            done = last[cell // math.prod(shape[1:])] <= number
+            pending, pending_counts = cell[~done], counts[:, ~done]
             if done.any():
                 yielded = True
-                yield _cells(joined[done], total[:, done], shape)
+                yield _cells(cell[done], counts[:, done], shape)
         if not yielded:
             yield _cells(np.zeros(0, np.int64), empty, shape)
 
@@ -372,20 +414,19 @@ class PosteriorDraws:
         )
 
     @cached_property
-    def _works(self) -> tuple[NDArray[np.int32], Int64]:
-        """The work block of every row, and where the rows of each row group begin and the last ones end."""
-        with _blame(self.path), pq.ParquetFile(self.path) as file:
-            sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
-            work = _numbers(self.release, file.read(columns=["work"])["work"])
+    def _works(self) -> NDArray[np.int32]:
+        """The work block of every row."""
+        with _blame(self.path):
+            groups = [self._file.read(i, ["work"]) for i in range(self._file.begins.size - 1)]
+            work = _numbers(self.release, pa.concat_tables(groups)["work"])
             if work.size and work.min() < 0:
                 raise ValueError("there are work blocks that the release does not have")
-        return work, np.append(0, np.cumsum(sizes)).astype(np.int64)
+        return work
 
     def _rows(self, work_area: Int64) -> tuple[Int64, Int64]:
         """Return the row group, and the area, of all rows that are asked for."""
-        work, begin = self._works
-        area = work_area[work]
-        group = np.repeat(np.arange(begin.size - 1), np.diff(begin))
+        area, begins = work_area[self._works], self._file.begins
+        group = np.repeat(np.arange(begins.size - 1), np.diff(begins))
         return group[area >= 0], area[area >= 0]
 
     def _count(
@@ -395,19 +436,24 @@ class PosteriorDraws:
         work_area: Int64,
         attributes: Sequence[str],
         shape: tuple[int, ...],
+        wanted: Int64 | None,
     ) -> tuple[Int64, Int64]:
-        """Count the jobs of a row group: cells of a table, rising, and their counts in each draw."""
-        works, begin = self._works
-        work = works[begin[number] : begin[number + 1]]
-        with _blame(self.path), pq.ParquetFile(self.path) as file:
-            table = file.read_row_group(number, columns=["jobs", "homes", *attributes]).combine_chunks()
+        """Count the jobs of a row group: cells of a table, rising, and their counts in each draw.
+
+        Of all cells, or of those between wanted pairs of areas: far fewer than those that have a job in some
+        draw.
+        """
+        work = self._works[slice(*self._file.begins[number : number + 2])]
+        with _blame(self.path):
+            table = self._file.read(number, ["jobs", "homes", *attributes]).combine_chunks()
             jobs = table["jobs"].to_numpy()
             lists = table["homes"].combine_chunks()
             if (jobs < 1).any() or not np.array_equal(lists.value_lengths().to_numpy(), jobs * self.draws):
                 raise ValueError("a row does not have one home for each of its jobs in each draw")
             row_cell = work_area[work]
             keep = row_cell >= 0
-            jobs, homes = jobs[keep], lists.filter(pa.array(keep)).flatten().to_numpy()
+            jobs, lists = jobs[keep], lists if keep.all() else lists.filter(pa.array(keep))
+            homes = lists.flatten().to_numpy()
             if homes.size and int(homes.max()) >= home_area.size:
                 raise ValueError("there are homes that the release does not have")
             for name, width in zip(attributes, shape[1:-1], strict=True):
@@ -417,14 +463,18 @@ class PosteriorDraws:
                     raise ValueError(f"there are categories of {name} that the release does not have")
                 row_cell = row_cell * width + code.to_numpy()
         first, of_row = np.unique(row_cell[keep], return_inverse=True)
-        row = np.repeat(np.arange(jobs.size), jobs * self.draws)
-        start = np.append(0, np.cumsum(jobs * self.draws))[:-1]
-        draw = (np.arange(homes.size) - start[row]) // jobs[row]
-        home, areas = home_area[homes], shape[-1]
-        counted = home >= 0
-        cell = of_row[row[counted]] * areas + home[counted]
+        counted, areas = np.flatnonzero((home_area >= 0)[homes]), shape[-1]
+        row = np.repeat(np.arange(jobs.size, dtype=np.int32), jobs * self.draws)[counted]
+        each = np.tile(np.arange(self.draws, dtype=np.int32), jobs.size)
+        draw = np.repeat(each, np.repeat(jobs, self.draws))[counted]
+        cell = of_row[row] * areas + home_area[homes[counted]]
         position, occurring = pd.factorize(cell, sort=True)  # of few that occur: not of all there may be
-        flat = draw[counted] * occurring.size + position
+        if wanted is not None:
+            pair = first[occurring // areas] // math.prod(shape[1:-1]) * areas + occurring % areas
+            kept = wanted[np.searchsorted(wanted, pair)] == pair
+            place = np.cumsum(kept) - 1
+            occurring, draw, position = occurring[kept], draw[kept[position]], place[position[kept[position]]]
+        flat = draw * occurring.size + position
         counts = np.bincount(flat, minlength=self.draws * occurring.size).reshape(self.draws, occurring.size)
         return first[occurring // areas] * areas + occurring % areas, counts
 

@@ -142,7 +142,7 @@ def test_an_answer_of_any_size_is_sent_while_it_is_read(
     """The same content, without a length beforehand; HEAD reads none of it."""
     queries = [f"{base}/flows?work_level=trct&home_level=cty&format={form}" for form in MEDIA_TYPES]
     whole = [client.get(query) for query in queries]
-    monkeypatch.setattr(answers, "_WHOLE_BYTES", 10)
+    monkeypatch.setattr(answers, "_SMALL", 0)
     monkeypatch.setattr(flow_queries, "_FIRST_ROWS", 5)
     for query, before in zip(queries, whole, strict=True):
         parts = client.get(query)
@@ -155,6 +155,35 @@ def test_an_answer_of_any_size_is_sent_while_it_is_read(
         else:
             assert parts.content == before.content
         assert client.head(query).content == b""
+
+
+def test_a_large_answer_waits_for_another_of_its_address_and_for_nobody_else(
+    service_state: Path, make_app: MakeApp, base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small questions wait for neither; and what is large counts as several requests."""
+    monkeypatch.setattr(answers, "_SMALL", 1_000)
+    monkeypatch.setattr(answers, "_REQUEST", 1_000)
+    monkeypatch.setattr(answers, "_TURN_SECONDS", 0.1)
+    app = make_app(service_state, LIMITS__PUBLIC="100/hour")
+    large, small = f"{base}/flows?work_level=trct", f"{base}/flows?work_level=cty&top=3"
+    with TestClient(app) as client, TestClient(app, client=("198.51.100.7", 1)) as other:
+        whole = client.get(large)
+        assert whole.status_code == 200
+        assert "Content-Length" not in whole.headers
+        turn = app.state.lanes.turn("testclient")
+        assert client.portal is not None
+        client.portal.call(turn.acquire)
+        assert client.get(large).json()["detail"].startswith("Another large answer is still on its way to")
+        refused = client.get(large)
+        assert (refused.status_code, refused.json()["error"]) == (429, "too_many")
+        assert client.get(small).status_code == 200
+        assert other.get(large).content == whole.content
+        app.state.lanes = answers.Lanes()
+        for _ in range(20):
+            if (last := client.get(large)).status_code == 429:
+                break
+        assert last.json()["detail"].startswith("Too many requests from this address")
+        assert other.get(small).status_code == 200
 
 
 def test_pages_together_are_the_whole(client: TestClient, base: str) -> None:

@@ -103,7 +103,7 @@ def test_every_pair_of_levels_has_the_flows_of_the_release(
     counts = list(release.counts)
     for most in (1, 250_000):
         monkeypatch.setattr(flow_queries, "_FIRST_ROWS", most)
-        monkeypatch.setattr(flow_queries, "_MOST_ROWS", most)
+        monkeypatch.setattr(flow_queries, "MOST_ROWS", most)
         for k, (work, home) in enumerate((a, b) for a in release.levels for b in release.levels):
             names = (counts[k % len(counts)], counts[(k + 1) % len(counts)])
             rows = expected(release, home, work, *names)
@@ -128,7 +128,7 @@ def test_areas_that_cut_across_levels(
     blocks = crossed.unit_flows("tabblk2010", "tabblk2010", ["S000", "SE03"])
     for most in (1, 250_000):
         monkeypatch.setattr(flow_queries, "_FIRST_ROWS", most)
-        monkeypatch.setattr(flow_queries, "_MOST_ROWS", most)
+        monkeypatch.setattr(flow_queries, "MOST_ROWS", most)
         for work, home in (("strip", "strip"), ("strip", "cty"), ("tabblk2010", "town"), ("town", "strip")):
             units = {
                 "work": geography.unit_of(work, blocks["work"]),
