@@ -73,6 +73,7 @@ def publish(
     *,
     version: str | None = None,
     key: PathLike | None = None,
+    content: str | None = None,
     storage_options: dict[str, Any] | None = None,
 ) -> Published:
     """Verify a release and copy its public folder, and nothing else, to a destination.
@@ -91,6 +92,8 @@ def publish(
         name, another content another.
     key : str or path, optional
         Public key file of the signer who is expected.
+    content : str, optional
+        The SHA-256 of its SHA256SUMS: only this content is published, such as the one that was approved.
     storage_options : dict, optional
         For fsspec: credentials and the like.
 
@@ -113,6 +116,11 @@ def publish(
     if not public.exists() and (Path(out) / "certificate.json").is_file():
         raise PublishError(f"{out} is a public folder. Fix: name the folder of the release, around it")
     sealed = _sealed(public)
+    if content is not None and _sha256(sealed.get(CHECKSUMS, b"")) != content:
+        raise PublishError(
+            "the release was changed after it was approved, and nothing was published. Fix: put its files "
+            "back, or make it again"
+        )
     notes = tuple(check.detail for check in verify(public, key) if not check.complete)
     certificate = (public / "certificate.json").read_bytes()
     files = parse_checksums(sealed.get(CHECKSUMS, b""))

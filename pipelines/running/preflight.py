@@ -37,6 +37,7 @@ from pipelines.release.accuracy import ACCURACY_FILE, check_accuracy, parse_expe
 from pipelines.release.description import file_names
 from pipelines.release.layout import MANIFEST, expected_files
 from pipelines.release.names import NAME_FILE, check_names
+from pipelines.release.polygons import POLYGON_FOLDER, check_polygons, polygon_file
 from pipelines.release.signing import PUBLIC_KEY, SIGNATURES, check_key_pair, read_private_key
 from pipelines.release.verification import contradictions
 from pipelines.running.folder import RunFolder, RunState, refuse_existing
@@ -147,19 +148,21 @@ def take_plan(config: ReleaseConfig, folder: Path, stored: Path) -> tuple[Releas
     Returned is the plan, not yet certified, and its hash.
     """
     stored.mkdir()
-    names = stored.parent / NAME_FILE
+    public = stored.parent
     try:
         for name in PLAN_FILES:
             shutil.copyfile(folder / PLAN_FOLDER / name, stored / name)
         numbers, content = plan_numbers(folder, stored)
-        names_sha256 = numbers["names_sha256"]
+        beside: dict[str, str] = numbers["beside"]
         if config.geography.names == {} and not any(table.name for table in config.geography.polygons):
-            names_sha256 = None  # none are to be published
-        if names_sha256 is not None:
-            shutil.copyfile(folder / NAME_FILE, names)
+            beside.pop(NAME_FILE, None)  # none are to be published
+        shapes = {polygon_file(level) for level in config.geography.polygon_levels}
+        for name in (names := beside.keys() & {NAME_FILE}) | shapes:
+            (public / name).parent.mkdir(exist_ok=True)
+            shutil.copyfile(folder / name, public / name)
     except (FileNotFoundError, NotADirectoryError, shutil.SpecialFileError):
         raise ConfigError(f"{folder}: {_NO_PLAN}. Fix: {_AGAIN}") from None
-    if names_sha256 is not None and names_sha256 != sha256_of(names):
+    if released_beside(public) != beside:  # hashes of the copies, of which the release is made
         raise ConfigError(f"{folder}: {_OTHER_PLAN}. Fix: {_AGAIN}")
     document = read_document(stored, content)
     if others := _differing(document["configuration"], config.public.quoted()):
@@ -167,9 +170,12 @@ def take_plan(config: ReleaseConfig, folder: Path, stored: Path) -> tuple[Releas
         fix = f"{_AGAIN}, or change the configuration back"
         raise ConfigError(f"{folder}: {rule}; they differ in {', '.join(others)}. Fix: {fix}")
     plan, others, problems = _checked_plan(config, stored, document)
-    if names_sha256 is not None:
-        check_names(names.parent, plan.geography)
-        others += [] if check_parquet_bytes(names, partial(rewrite, names)) else [NAME_FILE]
+    if names:
+        check_names(public, plan.geography)
+    check_polygons(public, plan.geography, config.geography.polygon_levels)
+    others += [
+        name for name in beside if not check_parquet_bytes(public / name, partial(rewrite, public / name))
+    ]
     if others:
         raise ConfigError(f"{folder}: another version of pyarrow wrote {', '.join(others)}. Fix: {_AGAIN}")
     if problems:
@@ -184,6 +190,12 @@ def take_plan(config: ReleaseConfig, folder: Path, stored: Path) -> tuple[Releas
     return plan, numbers["plan_sha256"]
 
 
+def released_beside(folder: Path) -> dict[str, str]:
+    """Return the hashes of what lies beside a plan and is released as it is: names of areas, and shapes."""
+    paths = [folder / NAME_FILE, *folder.glob(f"{POLYGON_FOLDER}/*")]
+    return {path.relative_to(folder).as_posix(): sha256_of(path) for path in paths if path.is_file()}
+
+
 def plan_numbers(folder: Path, stored: Path | None = None) -> tuple[dict[str, Any], bytes]:
     """Return the numbers of a plan that was made before, and what its plan.json holds, which they are about.
 
@@ -191,7 +203,7 @@ def plan_numbers(folder: Path, stored: Path | None = None) -> tuple[dict[str, An
     """
     try:
         numbers = read_json(folder / PLAN_NUMBERS)
-        plan_sha256, _ = numbers["plan_sha256"], numbers["names_sha256"]
+        plan_sha256, _ = numbers["plan_sha256"], dict(numbers["beside"])
         content = ((stored or folder / PLAN_FOLDER) / "plan.json").read_bytes()
     except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
         raise ConfigError(f"{folder}: {_NO_PLAN}. Fix: {_AGAIN}") from None

@@ -37,14 +37,14 @@ from pipelines.release.certificate import (
     reasons_against_release,
     this_software,
 )
-from pipelines.release.names import NAME_FILE, Names, write_names
+from pipelines.release.names import NAME_FILE, write_names
+from pipelines.release.polygons import POLYGON_FOLDER, write_polygons
 from pipelines.release.promises import exact_in_words
 from pipelines.running.executor import trying_on
 from pipelines.running.payment import cost_of
-from pipelines.running.preflight import PLAN_FOLDER, PLAN_NUMBERS, check_ready, load_back
+from pipelines.running.preflight import PLAN_FOLDER, PLAN_NUMBERS, check_ready, load_back, released_beside
 from pipelines.running.run import certify
 from pipelines.running.steps import PLAN_STEPS, Step, StepLog
-from pipelines.storage.checksums import sha256_of
 from pipelines.storage.durable import whole_folder
 from pipelines.storage.progress import Progress
 from synth.dirichlet.parameters import DirichletParameters
@@ -233,14 +233,16 @@ def plan(
     with whole_folder(folder, 0o755, check=lambda: _refuse_other(folder)) as staging:
         digest = save_plan(made, staging / PLAN_FOLDER)
         _refuse_other(folder, digest)
-        names, rows = inputs.names, inputs.rows
+        names, polygons, rows = inputs.names, inputs.polygons, inputs.rows
         del made, inputs  # two plans, and all that the first was made from, would be in memory
         made = load_back(config, staging / PLAN_FOLDER, digest)
         used = time.process_time(), peak_memory() / 1e9
         noisy = int(made.numeric.k.sum()) if made.measures else 0
         cost = run_cost(*used, made.numeric.pools.n_records, noisy)
         planned = PlanReport(made, guarantee, utility, guess, *cost, folder, digest, rows)
-        _write(planned, names, staging)
+        write_names(names, made.geography, staging, config.release.language)
+        write_polygons(polygons, staging)
+        _write(planned, staging)
     return planned
 
 
@@ -401,15 +403,14 @@ def run_cost(seconds: float, gigabytes: float, jobs: int, noisy: int = 0) -> tup
     return seconds + 0.5 + 1.2e-6 * jobs + 1.2e-6 * noisy, gigabytes + 0.1
 
 
-def _write(report: PlanReport, names: Mapping[str, Names], staging: Path) -> None:
-    """Write what stands beside a plan: names of areas, its report, and the picture of its cells."""
-    write_names(names, report.plan.geography, staging, report.plan.config.release.language)
+def _write(report: PlanReport, staging: Path) -> None:
+    """Write what stands beside a plan: its report, and the picture of its cells."""
     (staging / _REPORT).write_text(f"{report.text()}\nPlan hash   {report.sha256}\n", encoding="utf-8")
     fields = guarantee_fields(report.plan, report.guarantee)
     presence = fields["presence"]
     numbers = {
         "plan_sha256": report.sha256,
-        "names_sha256": sha256_of(named) if (named := staging / NAME_FILE).exists() else None,
+        "beside": released_beside(staging),
         "epsilon": synth.decimal_up(report.guarantee.epsilon),
         "delta": synth.decimal_up(report.guarantee.delta),
         "record_level": fields["record_level"].model_dump(),
@@ -436,7 +437,7 @@ def _write(report: PlanReport, names: Mapping[str, Names], staging: Path) -> Non
 
 def _refuse_other(out: Path, digest: str | None = None) -> None:
     """Refuse a folder that holds anything but a report, or that of another plan: it would be lost."""
-    ours = {PLAN_FOLDER, PLAN_NUMBERS, NAME_FILE, _REPORT, _FIGURE}
+    ours = {PLAN_FOLDER, PLAN_NUMBERS, NAME_FILE, POLYGON_FOLDER, _REPORT, _FIGURE}
     try:
         names = {path.name for path in out.iterdir()}
     except FileNotFoundError:

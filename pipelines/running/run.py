@@ -25,7 +25,6 @@ from pipelines.planning.guards import refuse_as_public
 from pipelines.planning.public_inputs import (
     count_job_files,
     job_source,
-    read_polygon_tables,
     read_public_inputs,
 )
 from pipelines.planning.search import make_plan
@@ -306,8 +305,8 @@ def _write_plan(
             with steps.step(Step.MAKE_PLAN):
                 inputs = read_public_inputs(config, steps.progress)
                 plan = make_plan(config, inputs, progress=steps.progress, parallel_map=parallel_map)
-                polygons = inputs.polygons
                 write_names(inputs.names, plan.geography, public, config.release.language)
+                write_polygons(inputs.polygons, public)
                 plan_sha256 = save_plan(plan, stored)
             with steps.step(Step.SIMULATE):
                 accuracy = simulate_accuracy(plan, inputs.model, parallel_map, steps.progress)
@@ -323,9 +322,6 @@ def _write_plan(
             with steps.step(Step.CERTIFY):
                 guarantee = certify(plan)
         refuse_as_public(config)
-        tables = read_polygon_tables(config, plan.geography)
-        polygons = {level: table.shapes for level, table in tables.items()}
-    write_polygons(polygons, public)
     return plan, guarantee, plan_sha256
 
 

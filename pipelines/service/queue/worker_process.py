@@ -28,7 +28,6 @@ from pipelines.config.fields import expand
 from pipelines.config.loading import ReleaseConfig
 from pipelines.config.toml import ConfigError
 from pipelines.planning.guards import public_files
-from pipelines.publishing.destination import PublishError
 from pipelines.publishing.publishing import check_free, publish
 from pipelines.running.folder import BusyError, RunFolder
 from pipelines.running.preflight import plan_numbers
@@ -168,12 +167,7 @@ def _release(config: ReleaseConfig, job: Job, reporter: _Reporter) -> dict[str, 
 def _publish(config: ReleaseConfig, job: Job, reporter: _Reporter) -> dict[str, str]:
     """What `odsynth publish` does, with the content that was approved and no other."""
     reporter.step("Verifying and copying the public files")
-    if _content(config.release.out / "public") != job.content:
-        raise PublishError(
-            "the release was changed after it was approved, and nothing was published. Fix: put its files "
-            "back, or make it again"
-        )
-    done = publish(config.release.out, job.releases, version=job.version, key=job.signer)
+    done = publish(config.release.out, job.releases, version=job.version, key=job.signer, content=job.content)
     notes = {"message": "; ".join(done.notes)} if done.notes else {}
     return {"published_name": done.name, "published_version": done.version, **notes}
 

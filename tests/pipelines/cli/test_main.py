@@ -147,7 +147,7 @@ def test_plan_says_what_it_costs_and_reads_no_homes(
     assert result.exit_code == 0, result.output
     report = config.parent / "release-plan"
     assert {p.name for p in report.iterdir()} == {
-        *("plan", "plan.txt", "forecast.json", "cells.png", "names.parquet")
+        *("plan", "plan.txt", "forecast.json", "cells.png", "names.parquet", "geo")
     }
     assert (report / "cells.png").read_bytes().startswith(b"\x89PNG")
     whole = (report / "plan.txt").read_text()

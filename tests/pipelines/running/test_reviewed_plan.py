@@ -29,10 +29,11 @@ from pipelines.plans.form import PLAN_FILES, plan_hash
 from pipelines.plans.storage import save_plan
 from pipelines.release.accuracy import ACCURACY_FILE
 from pipelines.release.names import NAME_FILE, write_names
+from pipelines.release.polygons import polygon_file, write_polygons
 from pipelines.running import report
 from pipelines.running import run as releasing
 from pipelines.running.folder import RunFolder
-from pipelines.running.preflight import refuse_other_slots
+from pipelines.running.preflight import refuse_other_slots, released_beside
 from pipelines.running.report import draw_cells
 from pipelines.running.steps import PLAN_STEPS, REVIEWED_RUN_STEPS, Step
 from pipelines.storage.checksums import sha256_of
@@ -47,9 +48,10 @@ def reviewed(config: ReleaseConfig) -> Path:
     folder = config.release.out.with_name("release-plan")
     folder.mkdir()
     write_names(inputs.names, release.geography, folder)
+    write_polygons(inputs.polygons, folder)
     numbers = {
         "plan_sha256": save_plan(release, folder / "plan"),
-        "names_sha256": sha256_of(folder / NAME_FILE) if inputs.names else None,
+        "beside": released_beside(folder),
         "accuracy": simulate_utility(release, inputs.model).accuracy.as_dict(),
     }
     (folder / "forecast.json").write_text(json.dumps(numbers))
@@ -122,12 +124,15 @@ def test_the_release_is_that_of_a_run_that_plans_itself(
 def test_what_does_not_change_a_release_may_differ(
     plan_folder: Path, small_config: Configs, tmp_path: Path
 ) -> None:
-    """The plan may be a link; public files but shapes may be gone, as what was planned is in the plan."""
+    """The plan may be a link; public files may be gone, as what was planned is in the plan."""
     (link := tmp_path / "approved").symlink_to(plan_folder)
     (plan_folder / "plan" / "elsewhere").symlink_to("slots.parquet")  # no file of a plan
     config = small_config(NO_NAMES, {"run.batch_jobs": 100})
     gone = tmp_path / "gone"
-    geography = config.geography.model_copy(update={"file": gone / config.geography.file.name})
+    shapes = tuple(t.model_copy(update={"file": gone / t.file.name}) for t in config.geography.polygons)
+    assert shapes
+    files = {"file": gone / config.geography.file.name, "polygons": shapes}
+    geography = config.geography.model_copy(update=files)
     tables = tuple(t.model_copy(update={"file": gone / t.file.name}) for t in config.auxiliary)
     moved = config.model_copy(update={"geography": geography, "auxiliary": tables})
     assert moved.public == config.public
@@ -194,7 +199,7 @@ def test_a_plan_of_another_configuration(plan_folder: Path, paid_config: Configs
 
 
 Change = Callable[[Path], object]
-SLOTS = "plan/slots.parquet"
+SLOTS, SHAPES = "plan/slots.parquet", polygon_file("trct")
 
 
 def removed(name: str) -> Change:
@@ -227,8 +232,33 @@ def other_name(column: str) -> Change:
 
 def name_of_no_area(folder: Path) -> None:
     other_name("code")(folder)
-    digest = sha256_of(folder / NAME_FILE)  # and the report says so
-    edit_json(folder / "forecast.json", lambda numbers: numbers.update(names_sha256=digest))
+    described_again(folder)
+
+
+def described_again(folder: Path) -> None:
+    """The report says what lies beside the plan now."""
+    edit_json(folder / "forecast.json", lambda numbers: numbers.update(beside=released_beside(folder)))
+
+
+def shapes_cut_off(folder: Path) -> None:
+    path = folder / SHAPES
+    path.write_bytes(path.read_bytes()[:-9])
+
+
+def other_shape(folder: Path) -> None:
+    table = pq.read_table(folder / SHAPES)
+    pq.write_table(table.slice(1), folder / SHAPES, compression="zstd")
+
+
+def shapes_in_another_order(folder: Path) -> None:
+    table = pq.read_table(folder / SHAPES)
+    pq.write_table(table.take(list(range(len(table)))[::-1]), folder / SHAPES, compression="zstd")
+    described_again(folder)
+
+
+def no_shapes(folder: Path) -> None:
+    (folder / SHAPES).unlink()
+    described_again(folder)
 
 
 def column(table: str, name: str, kind: pa.DataType | None) -> Change:
@@ -307,6 +337,11 @@ PLANS: list[tuple[Change, str]] = [
     (other_name("name"), ANOTHER),
     (other_name("code"), ANOTHER),
     (name_of_no_area, "codes are not units of"),
+    (removed(SHAPES), NO_PLAN),
+    (no_shapes, NO_PLAN),
+    (shapes_cut_off, ANOTHER),
+    (other_shape, ANOTHER),
+    (shapes_in_another_order, "codes are not units of trct, each once and in order"),
     (forecast(carried_or_not), "carried and noise are not"),
     (forecast(lambda n: n["accuracy"]["tables"].pop()), "its tables are not"),
     (forecast(lambda n: n["accuracy"].update(jobs=10**9)), "more jobs"),
