@@ -41,7 +41,7 @@ from pipelines.publishing.publishing import Published
 from pipelines.views.release import Release
 
 COMMAND = "python benchmarks/service.py"
-CLIENTS, QUESTIONS, READS = 32, 20_000, 1_000
+CLIENTS, QUESTIONS, READS = 32, 4_000, 1_000
 VERSIONS, PAGES, IDLE_SECONDS = 400, 300, 15
 CONFIG = """
 folder = "state"
