@@ -13,6 +13,9 @@ import pyarrow.compute as pc
 from geo_data.code_index import in_one_dictionary
 from geo_data.errors import InputError, lines_of
 
+FORMULA = "=+-@"
+"""Characters with which begins what spreadsheets calculate."""
+
 # The characters of most codes, which are looked at as bytes, ten times as fast.
 _COMMON = bytes(range(ord("!"), ord("~") + 1))
 _INVISIBLE, _BLANKS = r"\p{Cf}+", r"[\p{Z}\p{Cc}]+"
@@ -103,9 +106,10 @@ def shared_names(column: pa.ChunkedArray) -> pd.Series:
 def clean_names(names: pd.Series) -> pd.Series:
     """Return names on one line: spaces, line breaks and control characters in a row become one space.
 
-    A name that is missing or blank is "".
+    A name that is missing or blank is "". None begins with =, +, - or @, as what spreadsheets calculate does.
     """
-    return names.astype("str").fillna("").str.replace(r"[\s\x00-\x1f\x7f-\x9f]+", " ", regex=True).str.strip()
+    lines = names.astype("str").fillna("").str.replace(r"[\s\x00-\x1f\x7f-\x9f]+", " ", regex=True)
+    return lines.str.lstrip(f" {FORMULA}").str.strip()
 
 
 def unit_names(names: pd.Series, codes: Names, starts: npt.NDArray[np.int32]) -> tuple[Names, int]:

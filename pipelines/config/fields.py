@@ -22,6 +22,7 @@ from pydantic import (
 
 import synth
 from geo_data.arguments import refuse_url
+from geo_data.texts import FORMULA
 from pipelines.config.languages import LANGUAGES
 from pipelines.storage.stored_names import stored_name
 from synth.rationals import MAX_DENOMINATOR, MAX_EPSILON, decimal_up, exact
@@ -167,6 +168,12 @@ def _email(value: str) -> str:
     return value
 
 
+def _place_name(value: str) -> str:
+    if value.lstrip()[0] in FORMULA:
+        raise ValueError(f"{shown(value)} is a formula to spreadsheets; begin with a letter or digit")
+    return value
+
+
 def check_level_name(value: str) -> str:
     r"""Return the name of a level; raise ValueError for one that could lead a file out of its folder.
 
@@ -236,6 +243,7 @@ LevelNames = Annotated[tuple[LevelName, ...], Field(strict=False)]
 Columns = Annotated[tuple[Line, ...], Field(strict=False), BeforeValidator(_columns)]
 SummaryLevels = Annotated[dict[str, str | tuple[str, str]], BeforeValidator(_summary_levels)]
 Labels = dict[str, Line]
+PlaceNames = dict[str, Annotated[Line, AfterValidator(_place_name)]]
 Email = Annotated[Line, AfterValidator(_email)]
 NameColumns = dict[str, Line]
 Groupings = dict[str, Annotated[int, Field(ge=2, le=MOST)]]

@@ -29,6 +29,7 @@ from pipelines.config.fields import (
     Mechanism,
     NameColumns,
     Names,
+    PlaceNames,
     Population,
     PositiveNumber,
     RetentionNumber,
@@ -492,7 +493,7 @@ class PublicGeographySettings(Section):
     external_zones: Names = ()
     """Zones outside the crosswalk where workers may live, as prefixes of geocodes. "us-states" stands for
     every state of the United States without a block in the crosswalk."""
-    external_workplaces: Labels = Field(default_factory=dict)
+    external_workplaces: PlaceNames = Field(default_factory=dict)
     """Work outside the crosswalk, or without a place: prefixes of codes in the column of workplaces, each
     with its name, such as `{ HOME = "at home", NONE = "no fixed place", ABRD = "abroad" }`. Nobody lives
     there, unless `external_zones` has the same prefix."""

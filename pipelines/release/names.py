@@ -93,6 +93,6 @@ def check_names(folder: Path, geography: Geography) -> str:
             raise ValueError(f"{NAME_FILE}: codes are not units of {level}, each once and in order")
     clean = clean_names(frame["name"])
     if not ((clean == frame["name"]) & (clean != "")).all():
-        raise ValueError(f"{NAME_FILE}: names are missing, blank or not on one line")
+        raise ValueError(f"{NAME_FILE}: names are missing, blank, not on one line or begin like a formula")
     counts = frame["level"].value_counts()
     return ", ".join(f"{counts[level]:,} of {geography.n_units(level):,} {level}" for level in present)

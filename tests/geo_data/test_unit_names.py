@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from geo_data import Geography, InputError, read_crosswalk
 from geo_data.polygons import read_polygons
-from geo_data.texts import unit_names
+from geo_data.texts import clean_names, unit_names
 
 HOSTILE = "St \"Mary\", </script><b>& 'Co' $x$"
 
@@ -141,6 +141,15 @@ def test_rows_whose_code_was_repaired_are_not_asked(demo_region: dict[str, Path]
 def test_what_is_no_name(read: Callable[..., Geography], tmp_path: Path) -> None:
     geography = read(table(wardname=[" \t ", None, "", "W2", "W2", "W2"]))
     assert geography.names == {}  # blanks; the code once more
+    formulas = [
+        "=HYPERLINK(1)",
+        "-1+1",
+        "+1",
+        "@sum",
+        " =- A",
+        "A-B=C",
+    ]  # a spreadsheet would calculate these
+    assert [*clean_names(pd.Series(formulas))] == ["HYPERLINK(1)", "1+1", "1", "sum", "A", "A-B=C"]
     frame = table(wardname=["  Two\n lines\x00 ", "Two lines", None, None, None, None])
     frame = frame.astype({"lat": float, "lon": float})
     frame.to_parquet(tmp_path / "zones.parquet")  # in CSV, a row is a line

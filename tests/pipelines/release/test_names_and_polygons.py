@@ -310,8 +310,14 @@ HARM: dict[str, list[Callable[[pa.Table], pa.Table]]] = {
         lambda t: t.take([0, 1, 1, *range(2, len(t))]),
     ],
     "codes are not units of st": [lambda t: t.set_column(1, "code", pa.array(["x"] * len(t)))],
-    "names are missing, blank or not on one line": [
-        *(with_names(None), with_names(""), with_names("two\nlines"), with_names(" padded")),
+    "names are missing, blank, not on one line or begin like a formula": [
+        *(
+            with_names(None),
+            with_names(""),
+            with_names("two\nlines"),
+            with_names(" padded"),
+            with_names("=1+1"),
+        ),
     ],
 }
 
