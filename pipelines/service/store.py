@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,9 @@ from synth.errors import ShownError
 
 _PATIENCE = 30  # seconds for which SQLite waits for others
 _LOCK = 0x6F6473796E7468  # "odsynth": PostgreSQL's advisory lock while tables are made or changed
-tokens, runs, approvals, events, audit, sessions, outbox, attempts = (
+tokens, runs, approvals, events, audit, sessions, logins, outbox, attempts = (
     metadata.tables[name]
-    for name in ("tokens", "runs", "approvals", "events", "audit", "sessions", "outbox", "attempts")
+    for name in ("tokens", "runs", "approvals", "events", "audit", "sessions", "logins", "outbox", "attempts")
 )
 
 
@@ -154,6 +154,9 @@ class Store:
                 # At every start: a step that changes a table here copies it, without its triggers.
                 for trigger in _SQLITE_TRIGGERS:
                     connection.exec_driver_sql(trigger)
+        if self._engine.dialect.name == "sqlite":
+            with closing(self._engine.raw_connection()) as raw:
+                _keep_log(raw)
 
 
 def record(
@@ -185,7 +188,8 @@ def after(seconds: float) -> str:
 def _sqlite(address: URL) -> Engine:
     if address.database in (None, "", ":memory:"):
         raise _unusable("names no file, but what it holds must outlive the service; name a file")
-    Path(str(address.database)).touch(mode=0o600)
+    with suppress(FileExistsError):  # whose it is, and what is in it, is looked at before it is changed
+        Path(str(address.database)).touch(mode=0o600, exist_ok=False)
     # Autocommit in the driver: it would begin a transaction only at the first change, too late for a claim.
     engine = create_engine(address, connect_args={"timeout": _PATIENCE, "isolation_level": None})
     event.listen(engine, "connect", _prepare)
@@ -201,18 +205,21 @@ def _postgresql(address: URL) -> Engine:
 
 
 def _prepare(connection: Any, _: Any) -> None:
+    for pragma in ("synchronous = FULL", "foreign_keys = ON"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _keep_log(connection: Any) -> None:
     # While a new file becomes one with a log, nobody else may look at it, and SQLite does not wait for that.
     until = time.monotonic() + _PATIENCE
     while True:
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
+            connection.cursor().execute("PRAGMA journal_mode = WAL")
             break
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
                 raise
             time.sleep(0.01)
-    for pragma in ("synchronous = FULL", "foreign_keys = ON"):
-        connection.execute(f"PRAGMA {pragma}")
 
 
 def _begin(connection: Connection) -> None:

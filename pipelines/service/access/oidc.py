@@ -9,16 +9,19 @@ the browser that asked can bring it, and nobody can read it, as they could the c
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from typing import Any
 
 from fastapi import Request
-from starlette.responses import RedirectResponse
+from sqlalchemy import delete, insert
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import RedirectResponse, Response
 
 from pipelines.service.access.auth import OIDC, sealer
 from pipelines.service.access.tokens import Principal, person
 from pipelines.service.refusals import not_found
 from pipelines.service.settings import Oidc
-from pipelines.service.store import ServiceError
+from pipelines.service.store import ServiceError, Store, after, logins, utc_now
 
 CALLBACK = "/operator/login/oidc/callback"
 _COOKIE = "odsynth-login"
@@ -30,12 +33,11 @@ async def begin_login(request: Request) -> RedirectResponse:
     """Send the browser to the provider."""
     oidc, settings = _settings(request), request.app.state.settings
     provider = _provider(oidc)
-    base = settings.public_url or f"http://{settings.host}:{settings.port}"
     request.scope["session"] = {}
     try:
         await _load_metadata(provider, oidc)
         response: RedirectResponse = await provider.authorize_redirect(
-            request, f"{base.rstrip('/')}{CALLBACK}"
+            request, f"{settings.address}{CALLBACK}"
         )
     except Exception:
         detail = "The identity provider does not answer as it should. Try again."
@@ -61,6 +63,11 @@ async def finish_login(request: Request) -> Principal:
         kept = sealer(request.app).decrypt(request.cookies.get(_COOKIE, ""), ttl=_SECONDS)
         request.scope["session"] = json.loads(kept)
         claims = await _claims(request, provider, oidc)
+        verified = claims.get("email_verified") is True and "email" in claims
+        name = claims["email"] if verified else claims["sub"]
+        if not isinstance(name, str):
+            raise ValueError("the name is no text")
+        await run_in_threadpool(_use_once, request.app.state.store, request.cookies[_COOKIE])
     except Exception:  # whatever is wrong with what browser and provider say, it lets nobody in
         detail = "This login was not completed. Fix: log in again."
         raise ServiceError(401, "unauthorized", detail) from None
@@ -70,8 +77,20 @@ async def finish_login(request: Request) -> Principal:
     if role is None:
         detail = "None of your groups has a role here; ask the operator of the service."
         raise ServiceError(403, "forbidden", detail)
-    name = claims["email"] if claims.get("email_verified") is True and "email" in claims else claims["sub"]
-    return Principal(person(str(name)), role, OIDC)
+    return Principal(person(name), role, OIDC)
+
+
+def end_login(request: Request, response: Response) -> None:
+    """Take the cookie of a login away, which is at its end."""
+    https = request.app.state.settings.https
+    response.delete_cookie(_COOKIE, path=CALLBACK, secure=https, httponly=True, samesite="lax")
+
+
+def _use_once(store: Store, cookie: str) -> None:
+    """Keep that a login is at its end; an error where it was before, perhaps at another server."""
+    with store.write() as connection:
+        connection.execute(delete(logins).where(logins.c.ended < after(-_SECONDS)))
+        connection.execute(insert(logins).values(id=sha256(cookie.encode()).hexdigest(), ended=utc_now()))
 
 
 async def _claims(request: Request, provider: Any, oidc: Oidc) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect
 
-from pipelines.service.migrations.versions import first
 from synth import ShownError
 
 
@@ -35,7 +34,7 @@ def migrate(connection: Connection) -> None:
     revision = _revision(connection)
     if revision not in (None, *(step.revision for step in _scripts().walk_revisions())):
         raise ForeignDatabaseError("was made by another version of odsynth; start that version")
-    if revision is None and first.metadata.tables.keys() & set(inspect(connection).get_table_names()):
+    if revision is None and inspect(connection).get_table_names():
         raise ForeignDatabaseError("has tables of another program; name an empty database")
     command.upgrade(_config(connection), "head")
 

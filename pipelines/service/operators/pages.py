@@ -22,7 +22,7 @@ from pipelines.planning.sweep import AUTO
 from pipelines.release.certificate import parse_certificate
 from pipelines.running.payment import most_cost_of
 from pipelines.service.access.auth import close_session, open_session, session_of, start_session
-from pipelines.service.access.oidc import CALLBACK, begin_login, finish_login
+from pipelines.service.access.oidc import CALLBACK, begin_login, end_login, finish_login
 from pipelines.service.access.tokens import Principal
 from pipelines.service.errors import LOGIN
 from pipelines.service.operators import api
@@ -188,6 +188,7 @@ def come_back(request: Request, principal: Annotated[Principal, Depends(finish_l
     """Open a session for whom the provider vouches."""
     response = render(request, "operator/signed_in.html")
     start_session(request, response, principal)
+    end_login(request, response)
     return response
 
 

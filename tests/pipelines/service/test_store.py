@@ -15,7 +15,7 @@ from sqlalchemy import create_engine, delete, insert, inspect, select, text, upd
 from sqlalchemy.exc import DBAPIError
 
 from pipelines.service import migrations
-from pipelines.service.store import ServiceError, Store, _prepare, audit, list_audit, record, runs
+from pipelines.service.store import ServiceError, Store, _keep_log, audit, list_audit, record, runs
 
 from .helpers import assert_append_only, at_once
 
@@ -37,6 +37,9 @@ def test_a_new_file_that_others_look_at_is_waited_for() -> None:
     class Busy:
         left, said = 3, list[str]()
 
+        def cursor(self) -> Busy:
+            return self
+
         def execute(self, statement: str) -> None:
             if "journal_mode" in statement and self.left:
                 self.left -= 1
@@ -46,9 +49,9 @@ def test_a_new_file_that_others_look_at_is_waited_for() -> None:
             self.said.append(statement)
 
     connection = Busy()
-    _prepare(connection, None)
-    assert connection.said[0] == "PRAGMA journal_mode = WAL"
-    assert (connection.left, len(connection.said)) == (0, 3)
+    _keep_log(connection)
+    assert connection.said == ["PRAGMA journal_mode = WAL"]
+    assert connection.left == 0
 
 
 def test_the_audit_trail_is_only_added_to(store: Store) -> None:
@@ -212,13 +215,17 @@ def test_a_later_version_takes_it_further_and_the_earlier_leaves_that_alone(
     assert rows(old) == after
 
 
-def test_tables_that_no_version_made_are_refused_and_left_alone(database: str) -> None:
+@pytest.mark.parametrize("table", ["audit", "of_something_else"])
+def test_tables_that_no_version_made_are_refused_and_left_alone(database: str, table: str) -> None:
     engine = create_engine(database)
     with engine.begin() as connection:
-        connection.execute(text("CREATE TABLE audit (id INTEGER)"))
+        connection.execute(text(f"CREATE TABLE {table} (id INTEGER)"))
+    file = Path(str(engine.url.database))
+    before = (file.read_bytes(), file.stat().st_mtime_ns) if file.is_file() else None
     with pytest.raises(ServiceError, match="tables of another program"):
         Store.open(database)
-    assert inspect(engine).get_table_names() == ["audit"]
+    assert inspect(engine).get_table_names() == [table]
+    assert before is None or before == (file.read_bytes(), file.stat().st_mtime_ns)  # not a byte
     engine.dispose()
 
 

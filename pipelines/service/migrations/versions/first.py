@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-revision = "first_2"  # before it is published, another number for other tables
+revision = "first_3"  # before it is published, another number for other tables
 down_revision = None
 metadata = sa.MetaData()
 
@@ -124,6 +124,8 @@ sa.Table(
     _text("person", 200, index=True),
     _text("begun", 32),
 )
+# Logins with a provider of identities that came to their end, by the hash of their cookie: each once.
+sa.Table("logins", metadata, _text("id", 64, primary_key=True), _text("ended", 32))
 # Messages that are not sent yet, one for each way; a row is deleted when it is sent.
 sa.Table(
     "outbox",

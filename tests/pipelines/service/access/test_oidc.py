@@ -152,6 +152,9 @@ def test_what_is_not_for_this_login_lets_nobody_in(app: FastAPI, provider: type[
         ({"groups": ["visitors"]}, 403),
         ({"groups": None}, 403),
         ({"groups": {"curators": 1}}, 403),
+        ({"email": {"Ann": 1}}, 401),
+        ({"email": True}, 401),
+        ({"sub": 248289, "email": None}, 401),
     ]
     for lie, status in lies:
         assert not came_back(app, provider, status, **lie).cookies.get("odsynth"), lie
@@ -182,6 +185,18 @@ def test_only_the_browser_that_asked_brings_the_answer(app: FastAPI, provider: t
     for params in ({"state": "x", "code": "c0de"}, {"state": state}, {"state": state, "code": "wrong"}, {}):
         assert client.get(CALLBACK, params=params).status_code == 401
     assert TestClient(app).get(CALLBACK, params={"state": state, "code": "c0de"}).status_code == 401
+
+
+def test_a_login_ends_once(app: FastAPI, provider: type[Provider]) -> None:
+    """Whoever has its cookie, and a provider that takes its code twice."""
+    client = TestClient(app)
+    answer = {"state": begun(client, provider), "code": "c0de"}
+    cookies = {"odsynth-login": client.cookies["odsynth-login"]}
+    assert client.get(CALLBACK, params=answer).status_code == 200
+    assert "odsynth-login" not in client.cookies
+    again = TestClient(app, cookies=cookies)
+    assert again.get(CALLBACK, params=answer).status_code == 401
+    assert not again.cookies.get("odsynth")
 
 
 def test_a_provider_that_is_away_is_named(app: FastAPI, provider: type[Provider]) -> None:
