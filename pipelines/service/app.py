@@ -26,7 +26,7 @@ from pipelines.service.operators import api as operator_api
 from pipelines.service.operators import pages as operator_pages
 from pipelines.service.operators.review import waiting
 from pipelines.service.parameters import known_parameters
-from pipelines.service.protocol import TimedProtocol
+from pipelines.service.protocol import LONGEST, TimedProtocol
 from pipelines.service.public import api as public_api
 from pipelines.service.public import downloads, geo
 from pipelines.service.public import pages as public_pages
@@ -168,6 +168,7 @@ def server_options(settings: ServiceSettings) -> dict[str, Any]:
         "host": settings.host,
         "port": settings.port,
         "http": TimedProtocol,
+        "h11_max_incomplete_event_size": LONGEST,
         "ws": "none",
         "log_config": None,
         "access_log": False,  # ours has a fixed set of fields (security.py)

@@ -103,7 +103,7 @@ def _http(request: Request, error: Exception) -> Response:
 
 def _allowed(request: Request) -> str:
     """What an address of the API answers: several routes may share it, and each knows only its own method."""
-    path = getattr(request.scope.get("route"), "path", "")
+    path = getattr(request.scope.get("route"), "path_format", "")
     methods = {method.upper() for method in request.app.openapi()["paths"].get(path, {})}
     return ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
 

@@ -28,7 +28,7 @@ LATEST = "latest"
 
 async def known_parameters(request: Request) -> None:
     """Refuse parameters that an address of the API does not have, and those that are there twice."""
-    repeatable = _parameters(request.app, request.scope["route"].path, request.method.lower())
+    repeatable = _parameters(request.app, request.scope["route"].path_format, request.method.lower())
     for name, times in Counter(key for key, _ in request.query_params.multi_items()).items():
         if name not in repeatable:
             names = f"it has: {', '.join(repeatable)}" if repeatable else "it has none"

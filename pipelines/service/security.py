@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipelines.service.caching import STATEMENT
 from pipelines.service.errors import refusal
+from pipelines.service.protocol import ADDRESS_TOO_LONG, LONGEST
 from pipelines.service.settings import ServiceSettings
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -41,10 +42,21 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 _NUMBER = re.compile("[0-9]{1,18}")  # of a length; Python refuses to read numbers of thousands of digits
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 _CLIENT_WENT = 499  # in the log, as others write it
 _MONITORING = ("/health", "/ready", "/metrics")
 _FILE = re.compile("/releases/[^/]+/[^/]+/(files|map)/|/operator/runs/[^/]+/map/")
 _COMPRESSION = 5  # of 1 to 9: beyond it answers hardly get smaller
+EXPOSED = (
+    "Content-Disposition",
+    "Content-Range",
+    "ETag",
+    "Link",
+    "Repr-Digest",
+    "Retry-After",
+    "X-Request-ID",
+)
+"""Headers of public answers that scripts of other sites may read, beside those that they always may."""
 _PUBLIC = ("/api/v1/releases", "/api/v1/openapi.json", "/releases")
 
 
@@ -67,6 +79,10 @@ class _Guard:
         # Routes know GET only; HEAD is the same without the content.
         inner = {**scope, "method": "GET" if method == "HEAD" else method, "method_asked": method}
         inner["request_id"] = identity
+        # What looks for the name gzip further inside finds it where it is allowed, and only there.
+        inner["headers"] = [header for header in scope["headers"] if header[0] != b"accept-encoding"]
+        if _takes_gzip(Headers(scope=scope)):
+            inner["headers"].append((b"accept-encoding", b"gzip"))
 
         async def sent(message: Message) -> None:
             nonlocal status
@@ -103,6 +119,10 @@ class _Guard:
     def _refused(self, scope: Scope) -> Response | None:
         """The answer to a request that goes no further."""
         headers = Headers(scope=scope)
+        if _CONTROL.search(scope["path"]):  # a last line feed, which routes ignore and proxies do not
+            return refusal(Request(scope), 404, "not_found", "There is nothing at this address.")
+        if len(scope["raw_path"]) + len(scope["query_string"]) > LONGEST:
+            return refusal(Request(scope), 414, "too_large", ADDRESS_TOO_LONG)
         length = headers.get("content-length", "0")
         if not (_NUMBER.fullmatch(length) and int(length) <= self._settings.limits.body):
             return refusal(Request(scope), 413, "too_large", f"The largest body is {self._body_words}.")
@@ -170,6 +190,15 @@ class _Compression(GZipMiddleware):
             await self.app(scope, receive, send)
 
 
+def _takes_gzip(headers: Headers) -> bool:
+    """Whether a client takes gzip: with a weight of 0 it does not (RFC 9110, 12.5.3)."""
+    weights = {}
+    for coding in ",".join(headers.getlist("accept-encoding")).lower().split(","):
+        name, _, weight = coding.replace(" ", "").partition(";q=")
+        weights[name] = weight or "1"
+    return weights.get("gzip", weights.get("*", "0")).strip("0.") != ""
+
+
 class _PublicCors(CORSMiddleware):
     """Scripts of other sites may read the public side, and nothing else."""
 
@@ -188,7 +217,7 @@ def add_security(app: FastAPI) -> None:
         allow_origins=app.state.settings.cors_origins,
         allow_methods=("GET", "HEAD"),
         allow_headers=("If-None-Match", "If-Range", "Range"),
-        expose_headers=("Content-Range", "ETag", "Repr-Digest", "Retry-After", "X-Request-ID"),
+        expose_headers=EXPOSED,
     )
     app.add_middleware(_Guard, owner=app)
 

@@ -286,7 +286,8 @@ class ServiceSettings(BaseSettings):
     @property
     def address(self) -> str:
         """What links to the service begin with. Not from the Host header, which anybody writes."""
-        return self.public_url.rstrip("/") if self.public_url else f"http://{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return self.public_url.rstrip("/") if self.public_url else f"http://{host}:{self.port}"
 
     @property
     def contact_link(self) -> str | None:

@@ -82,7 +82,7 @@ def begin_service(path: Path, report: Callable[[str], None]) -> ServiceSettings:
     finally:
         store.close()
     report("            Each is shown once; `odsynth token create` makes those of your people")
-    report(f"Sign in     http://{settings.host}:{settings.port}/operator")
+    report(f"Sign in     {settings.address}/operator")
     return settings
 
 

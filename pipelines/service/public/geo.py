@@ -339,7 +339,7 @@ def _features(service: _Service, collection: str, table: Table, request: Request
 
 
 @router.get(
-    "/ogc/collections/{collection}/items/{feature}",
+    "/ogc/collections/{collection}/items/{feature:path}",  # codes may hold a slash
     response_model=Feature,
     responses={200: {"content": {_GEOJSON: {"schema": {"$ref": "#/components/schemas/Feature"}}}}},
     summary="OGC API Features: a feature",

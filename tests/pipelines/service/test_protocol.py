@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -75,6 +76,25 @@ def test_who_sends_too_slowly_is_cut(port: int) -> None:
 
     at_once(talk, len(cases))
     assert list(answered.values()) == [expected for _, expected in cases]
+
+
+def test_what_is_no_request_or_too_long_is_answered_in_the_form_of_all_errors(port: int) -> None:
+    """With all of the answer, though not all of the request was read."""
+    address, header = b"GET /health?x=%s HTTP/1.1\r\nHost: x\r\n\r\n", HEAD[:-2] + b"X-A: %s\r\n\r\n"
+    for sent, status, error in (
+        (b"NOTHING\r\n\r\n", 400, "invalid"),
+        (address % (b"a" * 70_000), 414, "too_large"),
+        (address % (b"a" * 3_000_000), 414, "too_large"),
+        (header % (b"a" * 3_000_000), 431, "too_large"),
+    ):
+        with socket.create_connection(("127.0.0.1", port), 10) as connection:
+            with suppress(ConnectionError):
+                connection.sendall(sent.replace(b"Host: x\r\n", b"Host: x\r\nConnection: close\r\n"))
+            received = b"".join(iter(lambda c=connection: c.recv(65536), b""))
+        head, _, body = received.partition(b"\r\n\r\n")
+        assert int(head.split()[1]) == status
+        assert status == 414 or json.loads(body)["error"] == error
+        assert status != 414 or b"longer than 65,536 bytes" in body  # of a page, a page
 
 
 def test_who_takes_nothing_of_an_answer_is_cut(port: int, tmp_path: Path) -> None:

@@ -96,6 +96,16 @@ def test_too_many_requests(make_app: Callable[..., FastAPI], tmp_path: Path) -> 
     assert other.get("/").status_code == 200
 
 
+def test_an_address_with_a_control_character_is_none(
+    make_app: Callable[..., FastAPI], tmp_path: Path
+) -> None:
+    """A proxy that keeps /metrics inside lets /metrics%0a pass, and so far the route took it."""
+    client = TestClient(make_app(tmp_path / "state"))
+    assert client.get("/metrics").status_code == 200
+    for path in ("/metrics%0a", "/ready%0A", "/api/v1/releases%0a", "/%00", "/%7f", "/%C2%85"):
+        assert client.get(path).status_code == 404, path
+
+
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, which a test sets: a second after a window of a minute began."""

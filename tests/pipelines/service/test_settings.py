@@ -55,6 +55,11 @@ def test_the_environment_lies_over_the_file(tmp_path: Path, monkeypatch: pytest.
     assert settings.https
 
 
+def test_links_to_an_address_of_ipv6_have_brackets() -> None:
+    assert load_settings(None, {"ODSYNTH_HOST": "::1"}).address == "http://[::1]:8765"
+    assert load_settings(None, {"ODSYNTH_HOST": "127.0.0.1"}).address == "http://127.0.0.1:8765"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

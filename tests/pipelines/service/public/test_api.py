@@ -20,6 +20,7 @@ import pipelines
 from pipelines import Release
 from pipelines.service.public import answers, flow_queries
 from pipelines.service.public.formats import MEDIA_TYPES
+from pipelines.service.security import _HEADERS
 from pipelines.views.labels import unit_names
 
 from ..helpers import NAME, Page
@@ -277,6 +278,16 @@ def test_what_is_sent_compressed(client: TestClient, base: str, page: str) -> No
             assert packed.headers["Content-Encoding"] == "gzip"
             assert "Accept-Encoding" in packed.headers["Vary"]
             assert int(packed.headers["Content-Length"]) < len(plain.content)
+    for accepted, packed in (
+        ("gzip;q=0", False),
+        ("gzip; q=0.000, *", False),
+        ("deflate, *;q=0", False),
+        ("GZIP;q=0.1", True),
+        ("br, *;q=0.5", True),
+    ):
+        for address in (page, f"{page}/map"):
+            answer = client.get(address, headers={"Accept-Encoding": accepted})
+            assert (answer.headers.get("Content-Encoding") == "gzip") == packed, (accepted, address)
     file = client.get(f"{page}/files/README.md", headers={"Accept-Encoding": "gzip"})
     assert "Content-Encoding" not in file.headers  # whose digest is that of the list of files
     assert not file.headers["ETag"].startswith("W/")
@@ -385,12 +396,24 @@ def test_tags_differ_where_answers_do(client: TestClient, base: str, published: 
 
 
 def test_scripts_of_other_sites_may_read_what_is_public(
-    client: TestClient, base: str, make_app: MakeApp, tmp_path: Path
+    client: TestClient, base: str, page: str, make_app: MakeApp, tmp_path: Path
 ) -> None:
     origin = {"Origin": "https://a.example"}
     response = client.get(base, headers=origin)
     assert response.headers["Access-Control-Allow-Origin"] == "*"
-    assert "ETag" in response.headers["Access-Control-Expose-Headers"]
+    exposed = set(response.headers["Access-Control-Expose-Headers"].split(", "))
+    always = {"Cache-Control", "Content-Language", "Content-Length", "Content-Type", "Last-Modified"}
+    never = {"Access-Control-Allow-Origin", "Access-Control-Expose-Headers", "Vary", *_HEADERS}
+    for path in (
+        f"{base}/flows?work_level=trct&limit=1",
+        f"{base}/areas?level=trct&limit=1",
+        f"{base}/ogc/collections/areas_trct/items?limit=1",
+        f"{page}/files/README.md",
+        f"{base}/nothing",
+    ):
+        sent = {name.title() for name in client.get(path, headers=origin).headers}
+        missing = sent - {name.title() for name in exposed | always | never}
+        assert missing <= {"Accept-Ranges", "Content-Encoding"}, path
     assert "Access-Control-Allow-Credentials" not in response.headers
     asked = origin | {"Access-Control-Request-Method": "GET", "Access-Control-Request-Headers": "Range"}
     assert client.options(base, headers=asked).status_code == 200

@@ -291,3 +291,10 @@ def test_qgis_reads_features_and_tiles(
     # A colour for each class, and the background.
     shown = {color for color, times in found["drawn"].items() if times > 20}
     assert len(shown) > len(classes)
+
+
+def test_codes_of_features_may_hold_a_slash(client: TestClient, base: str) -> None:
+    """They are looked for; so far such an address led nowhere."""
+    for feature in ("a/b", "a%2Fb", "a/b:c/d"):
+        answer = client.get(f"{base}/ogc/collections/areas_trct/items/{feature}")
+        assert answer.json()["detail"].startswith("There is no such feature; "), feature

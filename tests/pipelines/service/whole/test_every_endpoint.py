@@ -32,7 +32,8 @@ PART = f"{V1}/map/{{part}}"  # nor is there a large map
 ITEMS = "/ogc/collections/{collection}/items"
 GEO = (
     *("/ogc", "/ogc/conformance", "/ogc/collections", "/ogc/collections/{collection}", ITEMS),
-    *(f"{ITEMS}/{{feature}}", "/tiles/{level}", "/tiles/{level}/style", "/tiles/{level}/{z}/{x}/{y}.mvt"),
+    *(f"{ITEMS}/{{feature:path}}", "/tiles/{level}", "/tiles/{level}/style"),
+    "/tiles/{level}/{z}/{x}/{y}.mvt",
 )
 PUBLIC = OIDC | {
     *("/", "/api", "/api/v1/openapi.json", "/health", "/ready", "/metrics", "/static/{path:path}"),
