@@ -77,9 +77,10 @@ def main(out: Path, page: Path | None) -> None:
         with service(folder, cores[0]) as running:
             running.wait_for(asked[0])
             rows += of_many_versions(running)
+    jobs = release.certificate.totals.records
     about = (
-        f"{version.name}, {release.certificate.totals.records:,} jobs; {len(cores)} processors, of which "
-        f"the service uses one; at the beginning other programs were a load of {load:.1f}."
+        f"{version.name}, {jobs:,} jobs, with draws; {len(cores)} processors, of which the service uses one; "
+        f"at the beginning other programs were a load of {load:.1f}."
     )
     text = f"{about}\n\n{report.table(['what', 'measured'], rows)}"
     print(text)
