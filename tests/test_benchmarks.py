@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import pipelines
 from helpers import ROOT, load
+from pipelines.release.intervals import DRAWS
+from pipelines.running.demo import demo_inputs
 
 BENCHMARKS = ROOT / "benchmarks"
 
@@ -22,6 +26,7 @@ processes, report, intervals = (
 sys.modules["report"] = report  # by the name that the other programs import it by
 sys.modules["processes"] = processes
 nation = load("benchmarks/nation.py")
+questions = load("benchmarks/questions.py")
 comparison, tools = load("benchmarks/comparison.py"), load("benchmarks/comparison_tools.py")
 
 
@@ -173,6 +178,51 @@ def test_every_benchmark_is_collected() -> None:
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert all(path.name in done.stdout for path in BENCHMARKS.glob("bench_*.py"))
+
+
+@pytest.fixture(scope="module")
+def small_demo(tmp_path_factory: pytest.TempPathFactory) -> pipelines.Release:
+    """A release of fewer jobs than the demonstration's, with the areas that the ten questions are about."""
+    config = demo_inputs(tmp_path_factory.mktemp("questions"), tracts=16, blocks=320, jobs=2400)
+    return pipelines.run(pipelines.load_config(config))
+
+
+def test_ten_questions_to_a_release(small_demo: pipelines.Release, tmp_path: Path) -> None:
+    answers = questions.asked_in_pandas(small_demo.public)
+    assert answers["question"].nunique() == 10
+    assert answers["estimate"].between(answers["low"], answers["high"]).all()
+    assert (answers["high"] > answers["low"]).any()
+    if shutil.which("Rscript"):
+        draws = questions.exported_draws(small_demo, tmp_path)
+        questions.compare(answers, questions.asked_in_r(small_demo.public, draws))
+
+
+def test_ten_questions_to_true_draws(small_demo: pipelines.Release, tmp_path: Path) -> None:
+    """Of a folder whose draws are the truth, every answer is what the job files count."""
+    inputs = small_demo.out.parent / "demo-inputs"
+    jobs = pd.concat([pd.read_csv(path, dtype=str) for path in inputs.glob("demo_od_*.csv.gz")])
+    inside = jobs["h_geocode"].str.startswith("03")
+    home = jobs["h_geocode"].str[:11].where(inside, jobs["h_geocode"].str[:2] + "999999999")
+    ends = {"home": home, "work": jobs["w_geocode"].str[:11], "block": jobs["w_geocode"]}
+    counted = [
+        ("trct to trct", ["home", "work"], ["S000"]),
+        ("trct to tabblk2010", ["home", "block"], ["S000"]),
+        ("residents of trct by SE", ["home"], ["SE01", "SE02", "SE03"]),
+        ("trct to trct by SI", ["home", "work"], ["SI01", "SI02", "SI03"]),
+    ]
+    tables = []
+    for table, by, counts in counted:
+        for count in counts:
+            rows = jobs[count].astype(int).groupby([ends[name].rename(name) for name in by]).sum()
+            rows = rows.rename("jobs").reset_index().rename(columns={"block": "work"})
+            tables.append(rows.assign(table=table, **{count[:2]: count}))
+    rows = pd.concat(tables)
+    (tmp_path / "plan").mkdir()
+    shutil.copy(small_demo.public / "plan" / "blocks.parquet", tmp_path / "plan")
+    rows.assign(**dict.fromkeys(DRAWS, rows["jobs"])).to_parquet(tmp_path / "intervals.parquet")
+    answers = questions.asked_in_pandas(tmp_path)
+    np.testing.assert_allclose(answers["estimate"], [*questions.truths(inputs, answers)])
+    assert answers["estimate"].gt(0).sum() > 10
 
 
 def test_intervals_with_the_samplers_that_ship() -> None:

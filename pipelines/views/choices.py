@@ -7,7 +7,7 @@ from __future__ import annotations
 
 FORMATS = {
     "lodes": ("OD (main, aux), RAC, WAC and crosswalk, as LODES", "any LODES program"),
-    "csv": ("flows and zones with all counts, blocks, names", "spreadsheets, R, pandas"),
+    "csv": ("flows and zones with all counts, draws, blocks, names", "spreadsheets, R, pandas"),
     "geoparquet": ("zones with geometry, flows by code", "DuckDB, GeoPandas, QGIS"),
     "geopackage": ("zones, flows, shapes, blocks and names in one file", "QGIS, ArcGIS"),
     "flatgeobuf": ("zones and flow lines, read in part", "QGIS, web maps"),

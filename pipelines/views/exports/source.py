@@ -173,10 +173,10 @@ class Source:
         names = {level: unit_names(self.release, level) for level in dict.fromkeys(self.levels.values())}
         return {level: named for level, named in names.items() if (named != "").any()}
 
-    def public_tables(self) -> Iterator[tuple[str, Iterator[pd.DataFrame], dict[str, str]]]:
-        """Yield the release's own tables of blocks and names: name, rows in batches, meanings of columns."""
+    def public_tables(self, *names: str) -> Iterator[tuple[str, Iterator[pd.DataFrame], dict[str, str]]]:
+        """Yield tables of the release itself, those it has: name, rows in batches, meanings of columns."""
         about = self.release.description_in(self.language)
-        for name in ("blocks", "names"):
+        for name in names:
             for table in (table for table in about.tables if table.name == name):
                 path = self.release.public / table.files[-1]
                 with blame_release(path):

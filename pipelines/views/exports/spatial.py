@@ -71,7 +71,7 @@ def write_geopackage(source: Source, folder: Path) -> list[str]:
     pyogrio.write_arrow(flows, path, layer="flows", driver="GPKG", layer_metadata=source.about)
     for level, shapes in source.other_shapes():
         _write_zones(source, shapes, path, f"shapes_{level}", "GPKG", layer_metadata=source.about)
-    for name, tables, meanings in source.public_tables():
+    for name, tables, meanings in source.public_tables("blocks", "names"):
         placed = {"geometry_name": "geometry", "geometry_type": "Point", "crs": "EPSG:4326"}
         pyogrio.write_arrow(
             _batches(meanings, map(_with_points, tables) if name == "blocks" else tables),

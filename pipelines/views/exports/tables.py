@@ -12,7 +12,7 @@ from pipelines.views.exports.source import DECIMALS, Source, describe_csv
 
 
 def write_csv(source: Source, folder: Path) -> list[str]:
-    """Write flows of the pair of levels with all counts, zones, blocks, names, and what columns mean."""
+    """Write flows of the pair of levels with all counts, zones, draws, blocks, names, meanings of columns."""
     path = folder / source.name(source.flows_name, "csv")
     columns = []
     with path.open("wb") as file:
@@ -23,7 +23,7 @@ def write_csv(source: Source, folder: Path) -> list[str]:
     for level in source.zones:
         path, table = write_zone_table(source, level, folder)
         columns += [(path.name, *meaning) for meaning in source.meanings_of(map(str, table)).items()]
-    for name, tables, meanings in source.public_tables():
+    for name, tables, meanings in source.public_tables("intervals", "blocks", "names"):
         path = folder / source.name(name, "csv")
         with path.open("wb") as file:
             for number, table in enumerate(tables):

@@ -17,6 +17,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
+import pyogrio
 import pytest
 
 import pipelines
@@ -454,34 +455,71 @@ def test_what_there_is_not(small_release: Release, tmp_path: Path) -> None:
             call()
 
 
-def test_the_examples_of_the_document_run(small_release: Release) -> None:
+def _stay_in_one_county(release: Release) -> list[float]:
+    """Return the percentage of those who live and work in one county, and the ends of its interval."""
+    draws = pd.read_parquet(release.public / "intervals.parquet")
+    pairs = draws[draws["table"] == "trct to trct"]
+    counts = pairs.filter(like="draw_")
+    one_county = pairs["home"].str[: LENGTH["cty"]] == pairs["work"].str[: LENGTH["cty"]]
+    share = 100 * counts[one_county].sum() / counts.sum()
+    return [share.mean(), share.min(), share.max()]
+
+
+def test_the_examples_of_the_document_run(small_release: Release, tmp_path: Path) -> None:
     """Those for pandas, for Python and for DuckDB, on a folder instead of an address."""
     text = DOCUMENT.read_text()
     # The last is asked of the service in its tests.
-    pandas, python, without = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    pandas, shapes, rows, python, without = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert 'open_release("https://' in python
     assert "import geopandas" in without
-    code = pandas + "print(flows.sum())"
-    done = subprocess.run([sys.executable, "-c", code], cwd=small_release.out, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == str(small_release.certificate.totals.synthetic_workers)
+    (tmp_path / "public").symlink_to(small_release.public.resolve())
+    for code in (pandas + shapes + rows + "print(flows.sum())", pandas):
+        done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        if code is pandas:
+            found = [float(number) for number in done.stdout.split(":")[-1].split()]
+            assert found == pytest.approx(_stay_in_one_county(small_release))
+        else:
+            assert done.stdout.split()[-1] == str(small_release.certificate.totals.synthetic_workers)
+    residents = pyogrio.read_dataframe(tmp_path / "residents.gpkg")
+    assert residents["estimate"].sum() > 0
+    assert residents.geometry.notna().all()
     code = re.sub(r'"https://[^"]+"', repr(str(small_release.out)), python)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     (sql,) = re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
     folder = re.sub("'public/", f"'{small_release.public}/", sql)
+    flows, stay, _ = folder.split(";")
     with duckdb.connect() as connection:
-        rows = connection.sql(folder.split(";")[0]).fetchall()
-    assert sum(row[-1] for row in rows) == small_release.certificate.totals.synthetic_workers
+        largest = connection.sql(flows).df()
+        (found,) = connection.sql(stay).fetchall()
+    assert largest["home"].str.len().eq(LENGTH["trct"]).all()
+    assert largest["estimate"].is_monotonic_decreasing
+    workers = small_release.certificate.totals.synthetic_workers
+    assert [100 * number / workers for number in found] == pytest.approx(_stay_in_one_county(small_release))
+    (copy,) = re.findall(r"`(COPY .*?;)`", text)
+    with duckdb.connect() as connection:
+        connection.sql(
+            copy.replace("'public/", f"'{small_release.public}/").replace("'inter", f"'{tmp_path}/inter")
+        )
+    draws = pd.read_parquet(small_release.public / "intervals.parquet")
+    texts = dict.fromkeys(draws.select_dtypes(exclude="number"), "str")
+    again = pd.read_csv(tmp_path / "intervals.csv", dtype=texts)
+    pd.testing.assert_frame_equal(again, draws, check_dtype=False)
 
 
 @pytest.mark.skipif(shutil.which("Rscript") is None, reason="Rscript is not on the PATH")
 def test_the_r_of_the_document_runs(small_release: Release, tmp_path: Path) -> None:
     (tmp_path / "public").symlink_to(small_release.public.resolve())
-    pairs, areas = re.findall(r"```r\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
-    for code in (pairs, pairs + areas):
+    small_release.export("csv", tmp_path / "exports")
+    flows, sums, rows = re.findall(r"```r\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    printed = []
+    for code in (flows + sums, flows + sums + rows + 'cat("", sum(flows$S000), "\\n")\n'):
         script = tmp_path / "example.R"
         script.write_text(code)
         done = subprocess.run(["Rscript", script.name], cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        assert done.stdout.split()[-1] == str(small_release.certificate.totals.synthetic_workers)
+        printed.append(done.stdout)
+    found = [float(number) for number in printed[0].split(":")[-1].split()]
+    assert found == pytest.approx(_stay_in_one_county(small_release), rel=1e-4)  # R prints 7 digits
+    assert printed[1].split()[-1] == str(small_release.certificate.totals.synthetic_workers)

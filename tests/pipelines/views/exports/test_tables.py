@@ -79,6 +79,14 @@ def test_blocks_and_names_are_those_of_the_release(public: Path, exported: Expor
         assert found == (public / f"{name}.csv").read_text(encoding="utf-8")
 
 
+def test_draws_are_those_of_the_release(public: Path, exported: Exporter) -> None:
+    folder, _ = exported("csv", "cty", "cty")
+    draws = pd.read_parquet(public / "intervals.parquet")
+    texts = dict.fromkeys(draws.select_dtypes(exclude="number"), "str")
+    found = pd.read_csv(folder / "demo_intervals_JT00_2019.csv", dtype=texts)
+    pd.testing.assert_frame_equal(found, draws, check_dtype=False)
+
+
 def test_every_column_of_every_file_is_explained(exported: Exporter) -> None:
     """For who opens them in a spreadsheet, and reads no JSON."""
     folder, _ = exported("csv", "cty", "cty")
@@ -96,7 +104,7 @@ def test_decimal_commas_for_excel(exported: Exporter, public: Path, tmp_path: Pa
     open_release(public).export("csv", tmp_path, home_level="trct", decimal_comma=True)
     codes = dict.fromkeys(["work", "home", "code"], "str")
     paths = sorted((tmp_path / "csv").glob("*.csv"))
-    assert len(paths) == 5
+    assert len(paths) == 6
     codes |= dict.fromkeys(["tabblk2010", "st", "cty", "trct", "bgrp"], "str")
     for path in paths:
         content = path.read_bytes()
