@@ -73,9 +73,13 @@ def carries_draws(plan: ReleasePlan) -> bool:
 
 
 def interval_tables(plan: ReleasePlan) -> tuple[Table, ...]:
-    """Return the tables that a release carries draws of: flows between units, then those of its workload."""
-    flows = Table(plan.level, plan.level, (), Fraction(1))
-    others = (table for table in workload_of(plan).tables if table.home is not None)
+    """Return the tables that a release carries draws of: flows between units, then those of its workload.
+
+    Those by an attribute are left out by which nothing published tells homes apart: no draws of them could be
+    both right and of use (benchmarks/interval_coverage.md).
+    """
+    flows, told = Table(plan.level, plan.level, (), Fraction(1)), set(plan.attributes_of_homes)
+    others = (table for table in workload_of(plan).tables if table.home and told.issuperset(table.attributes))
     return flows, *(table for table in others if table.name != flows.name)
 
 

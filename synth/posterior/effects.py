@@ -244,6 +244,7 @@ def draw_effects(
     draws: int,
     random: np.random.Generator,
     done: Callable[[int, int], None] = lambda _, __: None,
+    burn: int = _BURN,
 ) -> Effects:
     """Draw the factors of every family.
 
@@ -259,6 +260,8 @@ def draw_effects(
     random : numpy.random.Generator
     done : callable, optional
         Told how many turns are done, and how many there are.
+    burn : int, optional
+        Draws that are thrown away: few are enough where no family shares its sums with another.
     """
     *shared, single = drawn = [_Mixture(sums, family) for family in families]
     first = np.flatnonzero(np.append(True, np.diff(sums.owner) != 0))
@@ -266,7 +269,7 @@ def draw_effects(
     estimates = _Estimates(np.append(first, sums.owner.size), sums.n[first], concentration, *numbers)
     factor = np.empty((draws, sums.n.size), np.float16)
     now = sums.times(np.ones(sums.n.size))
-    for turn in range(-_BURN, draws):
+    for turn in range(-burn, draws):
         for mixture in shared:
             # Factors of single sums are drawn afterwards: here they are a part of what sums vary by.
             mixture.draw(estimates, now, single.variance, random)
@@ -278,7 +281,7 @@ def draw_effects(
             for mixture, family in zip(shared, families, strict=False):
                 family.values.append(np.clip(mixture.value, *_HALF).astype(np.float16))
         _draw_scales(estimates, now, single.value, random)
-        done(turn + _BURN + 1, draws + _BURN)
+        done(turn + burn + 1, draws + burn)
     for mixture in drawn:
         mixture.finish()
     return Effects(factor, [mixture.value for mixture in drawn])

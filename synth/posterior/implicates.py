@@ -626,7 +626,8 @@ class Implicates:
         concentration = self.k_group * float(table.n.mean() / self._table.n.mean())
         family = Family(np.arange(expected.size), np.zeros(expected.size, bool))
         sums = Sums(value, variance, slope, expected, n, owner)
-        return draw_effects(sums, concentration, [family], self.draws, random).factor.astype(np.float32)
+        effects = draw_effects(sums, concentration, [family], self.draws, random, burn=_BURN)
+        return effects.factor.astype(np.float32)
 
     def _expect(self, position: int, total: Float64, sign: float) -> None:
         """Add what is expected of the rows of a place to the cells of steered tables."""

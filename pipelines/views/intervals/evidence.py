@@ -24,8 +24,8 @@ from geo_data.proxy_truth import Assumptions, attribute_concentrations
 from pipelines.drawing.estimating import JobLayout, PublicModel, teaching_places
 from pipelines.plans.measured import MeasuredGroups, TableChoice
 from pipelines.plans.plan import ReleasePlan
-from pipelines.plans.workload import workload_of
 from pipelines.release.description import file_names
+from pipelines.release.intervals import interval_tables
 from pipelines.release.measurements import measurement_files, read_measurements
 from pipelines.storage.parquet_form import FormError
 from pipelines.views.folder import WHOLE_COPY, PublicReleaseError, blame_release, not_as_released
@@ -62,15 +62,13 @@ class JobDraws:
         plan = release.plan
         self.plan, self.draws, geography, policy = plan, draws, plan.geography, plan.policy
         slots, levels = plan.pools.slots, [*geography.levels, geography.block_level]
-        # Of jobs wherever people live, posterior draws say nothing: they are public, or estimated before.
-        self.tables = tuple(table for table in workload_of(plan).tables if table.home is not None)
+        self.tables = interval_tables(plan)
         homes = [_level_of(geography, str(table.home)) for table in self.tables]
         self.home_level = max([plan.level, *homes], key=levels.index)
         # Blocks are drawn inside these units afterwards: nothing tells the blocks of a job's unit apart.
         coarser = [level for level in homes if level != geography.block_level]
         self._unit_level = max([plan.level, *coarser], key=levels.index)
-        looked_at = (*plan.attributes, *(name for t in self.tables for name in t.attributes))
-        names = [name for name in dict.fromkeys(looked_at) if name in slots.attributes]
+        names = [name for name in plan.attributes_of_homes if name in slots.attributes]
 
         def starts_of(areas: str) -> Int32:
             return geography.starts(areas).astype(np.int32)
@@ -157,7 +155,8 @@ class JobDraws:
         if self.home_level != self._unit_level:
             # As proxy truth has it: around the public weights of the blocks of a unit.
             total = np.add.reduceat(plan.weights, geography.starts(plan.level))
-            part = plan.weights / total[geography.unit_of(plan.level, np.arange(plan.weights.size))]
+            of_block = total[geography.units_of_blocks(plan.level)]
+            part = np.divide(plan.weights, of_block, out=np.zeros(of_block.size), where=of_block > 0)
             stream = key.stream("blocks of intervals", 0)
             self._blocks = BlockDraws(Assumptions().homes * part, draws, stream)
 
