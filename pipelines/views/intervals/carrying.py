@@ -22,8 +22,7 @@ from pipelines.plans.workload import Table
 from pipelines.release.intervals import N_DRAWS, TableDraws, interval_tables, write_draws
 from pipelines.storage.progress import Progress
 from pipelines.views.intervals.evidence import JobDraws, PlaceDraws
-from pipelines.views.intervals.reading import Cells, PosteriorDraws
-from pipelines.views.intervals.writing import write_job_draws
+from pipelines.views.intervals.job_file import JobCells, JobFile
 from pipelines.views.release import Release
 from synth.arrays import find_keys
 from synth.posterior.recalibration import Blocks, DrawnFlows, recalibrated
@@ -32,7 +31,6 @@ Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
-_SCRATCH = "a release that is being made"
 _NEAR = 3  # units of a small block, and small blocks of a larger one: sums of neighbours are what people ask
 
 
@@ -52,12 +50,11 @@ def carry_draws(release: Release, scratch: Path, progress: Progress | None = Non
     seed = hashlib.sha256((release.public / "certificate.json").read_bytes()).digest()
     jobs = JobDraws(release, N_DRAWS, synth.RunKey(seed, secure=False), done)
     flows = _Flows(jobs)
-    path = scratch / "draws.parquet"
-    write_job_draws(release, jobs, flows.noted(jobs.places()), path, done, _SCRATCH)
-    draws = PosteriorDraws(release, path, _SCRATCH)
+    file = JobFile(jobs, scratch / "draws.parquet")
+    file.write(flows.noted(jobs.places()), done)
     weights = _Weights(jobs, flows.drawn())
-    write_draws(plan, (_table(draws, weights, table) for table in interval_tables(plan)), release.public)
-    path.unlink()
+    write_draws(plan, (_table(file, weights, table) for table in interval_tables(plan)), release.public)
+    file.path.unlink()
 
 
 class _Flows:
@@ -158,11 +155,12 @@ def _areas_of(geography: Geography, level: str) -> tuple[Int64, Int64, Int64]:
     return areas[0], areas[1], np.unique(above, return_inverse=True)[1].astype(np.int64)
 
 
-def _table(draws: PosteriorDraws, weights: _Weights, table: Table) -> TableDraws:
+def _table(file: JobFile, weights: _Weights, table: Table) -> TableDraws:
     """Return the recalibrated draws of a table."""
-    plan, geography = draws.release.plan, draws.release.plan.geography
-    home = _finer(draws.release.levels, str(table.home), plan.level, draws.home_level)
-    work = _finer(draws.release.levels, table.work, weights.work_level, geography.block_level)
+    plan, geography = file.jobs.plan, file.jobs.plan.geography
+    levels = [*geography.levels, geography.block_level]
+    home = _finer(levels, str(table.home), plan.level, file.jobs.home_level)
+    work = _finer(levels, table.work, weights.work_level, geography.block_level)
     random = np.random.default_rng(0)
     home_unit, home_area = (
         geography.unit_of(level, geography.starts(home)).astype(np.int64)
@@ -175,7 +173,7 @@ def _table(draws: PosteriorDraws, weights: _Weights, table: Table) -> TableDraws
     widths = [len(plan.pools.slots.categories[name]) for name in table.attributes]
     shape = (int(work_area.max()) + 1, *widths, int(home_area.max()) + 1)
     keys, counts = [], []
-    for cells in draws.cells(home, work, table.attributes):
+    for cells in file.cells(home, work, table.attributes):
         weight = weights.of(home_unit[cells.home], work_unit[cells.work])
         weighed = np.asarray(cells.counts * weight, np.float64)
         whole = _rounded(weighed, cells, random, exact=weights.exact)
@@ -191,14 +189,14 @@ def _table(draws: PosteriorDraws, weights: _Weights, table: Table) -> TableDraws
     return TableDraws(table, of_home, None if table.work is None else of_work, tuple(codes), total[:, some])
 
 
-def _finer(levels: tuple[str, ...], level: str | None, unit: str, finest: str) -> str:
+def _finer(levels: list[str], level: str | None, unit: str, finest: str) -> str:
     """Return a level of which units of `unit` and areas of `level` are made."""
     if level is None:
         return unit
     return max(level, unit, key=levels.index) if level in levels else finest
 
 
-def _rounded(weighed: Float64, cells: Cells, random: np.random.Generator, *, exact: bool) -> Int64:
+def _rounded(weighed: Float64, cells: JobCells, random: np.random.Generator, *, exact: bool) -> Int64:
     """Round the cells of work areas and categories in every draw, along their homes.
 
     If `exact`, those of a work area and categories keep their number of jobs.
