@@ -3,7 +3,7 @@
 // Usage: npm ci --prefix benchmarks/map_walk
 //        node benchmarks/map_walk/walk.mjs MAP OTHER [IMAGES]
 //
-// MAP and OTHER are maps of two releases of Rhode Island, both with draws (`odsynth map --intervals`); MAP may be the address of one on a site, too
+// MAP and OTHER are maps of two releases of Rhode Island, with their draws; MAP may be the address of one on a site, too
 // (`odsynth map --site`, or a service). Browsers are `chromium` and `firefox-esr` of the PATH; Firefox draws maps only on a display (Xvfb is one). Each
 // step is taken by each hand in each browser, and must give the same answer every time; axe-core must find no barrier after it; nothing may be asked for
 // but the page and, on a site, its parts. Prints a table of steps and answers. With IMAGES, writes pictures for each hand and browser there. ONLY=Firefox

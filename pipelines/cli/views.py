@@ -9,7 +9,7 @@ import click
 
 import pipelines
 from pipelines.cli.common import FILE, FOLDER, PATH, LocalPath, counter, implicate_option, say
-from pipelines.views.choices import DRAWS, FEWEST, FORMATS, KINDS
+from pipelines.views.choices import FORMATS, KINDS
 
 _MEANINGS = "\n".join(f"  {name:11} {meaning}" for name, (meaning, _) in FORMATS.items())
 
@@ -17,9 +17,6 @@ _MEANINGS = "\n".join(f"  {name:11} {meaning}" for name, (meaning, _) in FORMATS
 @click.command("map", epilog="Example: odsynth map out/mine/public")
 @click.argument("public", type=LocalPath(exists=True, file_okay=False))
 @click.option("--to", "target", type=FILE, help="The HTML file; by default map.html beside PUBLIC.")
-@click.option(
-    "--intervals", type=FILE, help="File of draws that `odsynth intervals` wrote: numbers get intervals."
-)
 @click.option("--water", type=FILE, help="File of water to draw: GeoPackage, FlatGeobuf, or what GDAL reads.")
 @click.option("--roads", type=FILE, help="The same of main roads.")
 @click.option("--attribution", help="Who made these files, as their licence asks; stands on the map.")
@@ -32,7 +29,6 @@ _MEANINGS = "\n".join(f"  {name:11} {meaning}" for name, (meaning, _) in FORMATS
 def map_command(
     public: Path,
     target: Path | None,
-    intervals: Path | None,
     water: Path | None,
     roads: Path | None,
     attribution: str | None,
@@ -51,7 +47,7 @@ def map_command(
 
     backdrop = Backdrop(str(attribution), water, roads) if drawn else None
     release = pipelines.open_release(public, implicate)
-    path = release.map(target, intervals=intervals, backdrop=backdrop, site=site)
+    path = release.map(target, backdrop=backdrop, site=site)
     how = "Open it in a browser; it needs no network."
     if site:
         how = "For a web server; what is large, if anything is, lies in the folder `map` beside it."
@@ -120,12 +116,6 @@ Each goes into a folder of its own; nothing is overwritten. Only the public fold
 @click.option("--home-level", help="Level of homes; by default the finest with polygons that is no noise.")
 @click.option("--work-level", help="Level of workplaces; by default that of homes.")
 @click.option(
-    "--intervals",
-    type=FILE,
-    help="File of draws that `odsynth intervals` wrote: flows get intervals of their counts, in formats that "
-    "have a place for them.",
-)
-@click.option(
     "--seed",
     type=click.IntRange(min=0),
     help="Of the points of matsim and trips; by default from the hash of the plan.",
@@ -148,7 +138,6 @@ def export_command(
     to: Path | None,
     home_level: str | None,
     work_level: str | None,
-    intervals: Path | None,
     seed: int | None,
     sample: float,
     decimal_comma: bool,
@@ -161,7 +150,6 @@ def export_command(
         to,
         home_level=home_level,
         work_level=work_level,
-        intervals=intervals,
         seed=seed,
         sample=sample,
         decimal_comma=decimal_comma,
@@ -175,29 +163,15 @@ def export_command(
 @click.command("intervals", epilog="Example: odsynth intervals out/mine/public")
 @click.argument("public", type=FOLDER)
 @click.option("--to", type=PATH, help="Folder; by default `intervals` beside the public one.")
-@click.option(
-    "--draws",
-    type=click.IntRange(min=FEWEST),
-    default=DRAWS,
-    show_default=True,
-    help="How many posterior draws of the home of every job.",
-)
-def intervals_command(public: Path, to: Path | None, draws: int) -> None:
-    """Write intervals of every count of the tables that the release in the folder PUBLIC is for.
+def intervals_command(public: Path, to: Path | None) -> None:
+    """Write intervals of jobs by workplace, of a release in the folder PUBLIC that estimates these.
 
-    And a file of posterior draws, from which any sum of areas has its interval (`Release.draws` in
-    Python, --intervals of `odsynth map` and `odsynth export`). Only the public folder is read; everybody gets
-    the same draws. Of a release that protects whole records, intervals are of jobs by workplace, and there
-    are no draws.
+    They are estimates where whole records or attributes are protected. Intervals of homes and flows are in
+    the public folder of every release: areas.csv and flows.csv, and intervals.parquet for any sums.
     """
-    from pipelines.views.intervals.reading import coverage_words
-
-    release = pipelines.open_release(public)
-    made = release.write_intervals(to, draws=draws, progress=counter())
+    made = pipelines.open_release(public).write_intervals(to, progress=counter())
     for kind, path in made.items():
         click.echo(f"{path}: {kind}, {path.stat().st_size / 1e6:.2f} MB")
-    for line in () if release.plan.workplaces else coverage_words():
-        click.echo(line)
 
 
 @click.command("compare", epilog="Example: odsynth compare out/2019/public out/2020/public --to out/change")
@@ -212,9 +186,7 @@ def compare_command(a: str, b: str, to: Path, home: str | None, work: str | None
 
     A and B are public folders, or addresses of versions at a service, of the same areas and kinds of jobs.
     Residents, jobs by workplace and flows get the difference B minus A with an interval of 90 %, in a CSV
-    file for each table; pictures show the changes by area. Draws that `odsynth intervals` wrote beside a
-    public folder are used; else draws are made, which takes a while, and not kept. Only public folders are
-    read. Where a release protects whole records, only jobs by workplace are compared.
+    file for each table; pictures show the changes by area. Only public folders are read.
     """
     made = pipelines.compare(a, b, to, home=home, work=work, by=by, progress=counter())
     for kind, path in made.items():

@@ -14,7 +14,7 @@ public model's level and of every level above it.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -100,15 +100,18 @@ def write_draws(plan: ReleasePlan, tables: Iterator[TableDraws], folder: Path) -
 _ROWS = 2**18  # of a row group
 
 
-def read_draws(plan: ReleasePlan, table: Table, folder: Path) -> TableDraws:
-    """Return the draws of a table that a public folder carries.
+def read_draws(
+    plan: ReleasePlan, table: Table, folder: Path, *, works: Sequence[str] | None = None
+) -> TableDraws:
+    """Return the draws of a table that a public folder carries; of some work areas, if their codes are given.
 
     Raises
     ------
     FormError
         If there are codes or categories that the plan does not have.
     """
-    rows = pq.read_table(folder / INTERVALS_FILE, filters=[("table", "==", table.name)])
+    some = [] if works is None else [("work", "in", [*works])]
+    rows = pq.read_table(folder / INTERVALS_FILE, filters=[("table", "==", table.name), *some])
     geography, categories = plan.geography, plan.pools.slots.categories
 
     def numbers(column: str, level: str) -> Int64:

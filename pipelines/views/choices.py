@@ -24,9 +24,3 @@ FORMATS = {
 
 KINDS = ("all", "choropleth", "flows", "rose", "distance")
 """Kinds of figures."""
-
-DRAWS = 100
-"""Posterior draws of a release, where no other number is asked for."""
-
-FEWEST = 19
-"""The fewest posterior draws: an interval of 90 % needs them."""

@@ -7,16 +7,15 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from pipelines.release.description import kinds_of_work
-from pipelines.views.intervals.reading import PosteriorDraws
+from pipelines.views.intervals.reading import PosteriorDraws, interval_ends
 from pipelines.views.labels import named_area, unit_names
 from pipelines.views.release import Release
-from synth.posterior.intervals import intervals
 
 Bounds = tuple[int | None, int | None]
 
 
 class Counted(BaseModel):
-    """A number of synthetic workers; the interval of the true one, where there are posterior draws."""
+    """A number of synthetic workers; the interval of the true one, where there are draws."""
 
     jobs: int
     low: int | None = None
@@ -41,7 +40,7 @@ class KeyFigures(BaseModel):
     largest: LargestCommute | None  # The largest flow between two areas of the region; None if there is none
 
 
-def key_figures(release: Release, draws: PosteriorDraws | None = None) -> KeyFigures | None:
+def key_figures(release: Release) -> KeyFigures | None:
     """Compute the key figures."""
     level = _level(release)
     if level is None:
@@ -52,8 +51,9 @@ def key_figures(release: Release, draws: PosteriorDraws | None = None) -> KeyFig
     among = np.flatnonzero((home != work) & ~external[home] & ~external[work])
     largest_flow = among[jobs[among].argmax()] if among.size else None
     pair = None if largest_flow is None else (int(home[largest_flow]), int(work[largest_flow]))
+    draws = release.draws()
     bounds: list[Bounds] = [(None, None), (None, None)]
-    if draws is not None and draws.has(level):
+    if draws.has(level, level):
         bounds = _bounds(draws, level, pair, external)
     (low, high), (least, most) = bounds
     largest = None
@@ -87,11 +87,10 @@ def _bounds(
     draws: PosteriorDraws, level: str, pair: tuple[int, int] | None, external: NDArray[np.bool_]
 ) -> list[Bounds]:
     """Intervals of all who cross a border, and of a pair of home and work area."""
-    crossing, largest = np.zeros(draws.draws, np.int64), np.zeros(draws.draws, np.int64)
-    for cells in draws.cells(level, level):
-        crosses = (cells.home != cells.work) & ~external[cells.work]
-        crossing += cells.counts[:, crosses].sum(axis=1)
-        if pair is not None:
-            between = (cells.home == pair[0]) & (cells.work == pair[1])
-            largest += cells.counts[:, between].sum(axis=1)
-    return [(int(low), int(high)) for low, high in (intervals(counts) for counts in (crossing, largest))]
+    cells = draws.cells(level, level)
+    counted = [(cells.home != cells.work) & ~external[cells.work]]
+    if pair is not None:
+        counted.append((cells.home == pair[0]) & (cells.work == pair[1]))
+    ends = [interval_ends(cells.counts[:, some].sum(axis=1)) for some in counted]
+    bounds: list[Bounds] = [(int(low), int(high)) for low, high in ends]
+    return [*bounds, (None, None)][:2]

@@ -45,7 +45,6 @@ from pipelines.release.verification import VerificationReport, verify
 from pipelines.release.workplaces import drawn_plan
 from pipelines.storage.checksums import CHECKSUMS, sha256_of
 from pipelines.storage.progress import Progress
-from pipelines.views.choices import DRAWS
 from pipelines.views.flows import flow_batches, with_codes
 from pipelines.views.folder import WHOLE_COPY, PublicReleaseError, blame_release, not_as_released
 from pipelines.views.labels import areas_like, unit_names
@@ -436,13 +435,8 @@ class Release:
         with blame_release(path):
             return ds.dataset(path, format="parquet")
 
-    def draws(self, file: PathLike | None = None) -> PosteriorDraws:
-        """Open posterior draws of the release, for intervals of any of its counts and of their sums.
-
-        Parameters
-        ----------
-        file : str or path, optional
-            What `write_intervals` wrote; by default ``intervals/draws.parquet`` beside the public folder.
+    def draws(self) -> PosteriorDraws:
+        """Open the posterior draws that the release carries, for intervals of its counts and of their sums.
 
         Returns
         -------
@@ -451,7 +445,7 @@ class Release:
         Raises
         ------
         PublicReleaseError
-            If it is no file of draws of this release.
+            If the folder has none.
 
         Examples
         --------
@@ -461,12 +455,9 @@ class Release:
             towns = {"10001000100": "Northton", "10001000200": "Northton", "10001000300": "Southton"}
             draws.flows(towns, towns)
         """
-        from pipelines.views.intervals.reading import DRAWS_FILE, PosteriorDraws
+        from pipelines.views.intervals.reading import PosteriorDraws
 
-        path = self.out / "intervals" / DRAWS_FILE if file is None else path_of(file, "file")
-        if not path.is_file():
-            raise PublicReleaseError(f"{path}: there is no such file. Fix: write it with odsynth intervals")
-        return PosteriorDraws(self, path)
+        return PosteriorDraws(self)
 
     # --- its areas
 
@@ -614,20 +605,18 @@ class Release:
         self,
         target: PathLike | None = None,
         *,
-        intervals: PathLike | None = None,
         backdrop: Backdrop | None = None,
         site: bool = False,
     ) -> Path:
         """Write a map of the release: one HTML file that needs nothing else, or files for a web server.
+
+        Its numbers have intervals, as far as the draws of the release have room in it.
 
         Parameters
         ----------
         target : str or path, optional
             By default ``map.html`` beside the public folder, whose files are sealed by its checksums. Its
             folder is made if it is not there; a map that is there is replaced when the new one is complete.
-        intervals : str or path, optional
-            A file of posterior draws of this release (`write_intervals`): numbers of the page then have
-            intervals, as far as the draws have room in it.
         backdrop : Backdrop, optional
             Files of water and roads, for orientation (``pipelines.views.maps``).
         site : bool
@@ -643,7 +632,7 @@ class Release:
         Raises
         ------
         PublicReleaseError
-            If the target lies in the public folder, or the file is none of draws of this release.
+            If the target lies in the public folder, or a file of the release is missing or damaged.
         InputError
             If a file of the backdrop cannot be drawn.
         FileNotFoundError
@@ -651,8 +640,7 @@ class Release:
         """
         from pipelines.views.maps.page import write_map
 
-        draws = None if intervals is None else self.draws(intervals)
-        return write_map(self, target, draws=draws, backdrop=backdrop, site=site)
+        return write_map(self, target, backdrop=backdrop, site=site)
 
     def figure(
         self,
@@ -699,12 +687,14 @@ class Release:
         *,
         home_level: str | None = None,
         work_level: str | None = None,
-        intervals: PathLike | None = None,
         seed: int | None = None,
         sample: float = 1.0,
         decimal_comma: bool = False,
     ) -> dict[str, list[Path]]:
         """Write the release in formats of other programs, each in a folder of its own, with a read-me.
+
+        In formats that have a place for them, flows have intervals where the release has draws of them:
+        ``low`` and ``high`` of all jobs, ``low_SE01`` and ``high_SE01`` of a count by an attribute.
 
         Parameters
         ----------
@@ -715,10 +705,6 @@ class Release:
             Gets a folder for each format; by default ``exports`` beside the public folder.
         home_level, work_level : str, optional
             Levels of the zones, as of `flows`.
-        intervals : str or path, optional
-            A file of posterior draws of this release (`write_intervals`): flows get the intervals of their
-            counts. ``low`` and ``high`` are of all jobs, ``low_SE01`` and ``high_SE01`` of a count by an
-            attribute that the draws tell apart. Formats that have no place for them refuse them.
         seed : int, optional
             Of the points of single workers, in formats that have them (matsim, trips); by default from the
             hash of the plan, so that everybody draws the same points.
@@ -736,61 +722,52 @@ class Release:
         Raises
         ------
         ExportError
-            If there is no such format or level, a level is none of a format, intervals, a seed, a sample or
-            decimal commas have no place in one, or files would be overwritten. Then nothing is written.
+            If there is no such format or level, a level is none of a format, a seed, a sample or decimal
+            commas have no place in one, or files would be overwritten. Then nothing is written.
         PublicReleaseError
-            If `to` lies in the public folder, or the file of draws is of another release.
+            If `to` lies in the public folder, or a file of the release is missing or damaged.
         """
         from pipelines.views.exports.exporting import export
 
-        draws = None if intervals is None else self.draws(intervals)
         return export(
             self,
             formats,
             to,
             home_level=home_level,
             work_level=work_level,
-            draws=draws,
             seed=seed,
             sample=sample,
             decimal_comma=decimal_comma,
         )
 
     def write_intervals(
-        self,
-        to: PathLike | None = None,
-        *,
-        draws: int = DRAWS,
-        progress: Progress | None = None,
+        self, to: PathLike | None = None, *, progress: Progress | None = None
     ) -> dict[str, Path]:
-        """Write posterior draws of the release, and the intervals of every table that it is for.
+        """Write intervals of jobs by workplace, of a release that estimates these.
 
-        Nothing but the public folder is read, so it costs no privacy. The key of the draws is derived from
-        the hash of its content: readers with the same version of the program get the same intervals.
+        They follow from the noisy counts and the law of their noise alone. The release has intervals of homes
+        and flows (`draws`). Nothing but the public folder is read, so it costs no privacy.
 
         Parameters
         ----------
         to : str or path, optional
             A new folder for the files; by default ``intervals`` beside the public one.
-        draws : int
-            Of the homes of all jobs; at least 19, which an interval of 90 % needs.
         progress : Progress, optional
-            Told how many parts of a step are done, and how many there are.
+            Told how many tables are done, and how many there are.
 
         Returns
         -------
         dict of str to Path
-            The files: the draws, a CSV file for each table, and a read-me, by what they are.
+            The files: a CSV file for each table, and a read-me, by what they are.
 
         Raises
         ------
         PublicReleaseError
-            If the release is damaged, nothing is known of its counts, there are too few draws, or files would
-            be overwritten.
+            If jobs by workplace are exact, the release is damaged, or files would be overwritten.
         """
         from pipelines.views.intervals.writing import write_intervals
 
-        return write_intervals(self, to, draws=draws, progress=progress)
+        return write_intervals(self, to, progress)
 
     def evaluate(self, truth: PathLike, to: PathLike | None = None) -> pd.DataFrame:
         """Measure how far the release is from the confidential truth, and write a confidential report.

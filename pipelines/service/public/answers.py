@@ -335,10 +335,9 @@ class _FlowRows:
                     columns[f"{side}_{name}"] = self._areas[side].column(name, flows.units[side])
         columns |= dict(zip(self._selection.question.attributes, map(pa.array, flows.counts), strict=True))
         if self._bounded:
-            # Nothing where the publisher's file is damaged, which is seen when it is read.
-            none = np.full(flows.size, -1)
-            for name, ends in zip(("low", "high"), flows.bounds or (none, none), strict=True):
-                columns[name] = pa.array(ends, pa.int64(), mask=ends < 0)
+            # Nothing where the file of draws is damaged, which is seen when it is read.
+            none = pa.nulls(flows.size, pa.int64())
+            columns |= dict(zip(("low", "high"), map(pa.array, flows.bounds or (none, none)), strict=True))
         table = pa.RecordBatch.from_arrays([columns[name] for name in self.schema.names], schema=self.schema)
 
         def ids() -> list[str]:
@@ -350,7 +349,7 @@ class _FlowRows:
         return Part(table, ids, lambda: self.lines(flows))
 
     def bounded(self, flows: Flows) -> Flows:
-        """Return flows with intervals, where there are draws."""
+        """Return flows with their intervals."""
         return with_bounds(flows, self._selection, self._draws)
 
     def lines(self, flows: Flows) -> NDArray[np.object_]:

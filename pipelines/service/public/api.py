@@ -244,9 +244,9 @@ async def get_flows(
     Jobs are added up between areas of two levels. Levels are by default that of the areas asked for (the
     coarsest that has the first code), the other side's, or the finest that is usual for the release. An area
     may be of another level than the answer, if it is made of whole areas of that: work=44007&work_level=trct
-    asks for the tracts of a county. Where the publisher gave posterior draws, low and high are an interval
-    for the true number of the first attribute; the released count need not lie in it. They are missing where
-    homes are finer than those of the draws, or areas of homes cut them.
+    asks for the tracts of a county. low and high are an interval for the true number of the first attribute;
+    the released count need not lie in it. They are missing where the release has no draws of a table
+    (intervals of /contents) whose areas those that are asked for are made of.
     """
 
     def find() -> Question | Response:
@@ -254,7 +254,7 @@ async def get_flows(
         opened = opened_version(request, name, version)
         selection = select(opened.release, ask)
         parts = ask, query.top, query.format, query.places, query.limit, query.after
-        etag = tag(request.app.version, opened.sha256, *parts, opened.draws_mark)
+        etag = tag(request.app.version, opened.sha256, *parts)
         headers = {"ETag": etag, "Cache-Control": CONTENT}
         if is_fresh(request, etag):  # not before: of an area that there is not, nothing is fresh
             return Response(status_code=304, headers=headers)

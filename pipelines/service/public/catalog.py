@@ -23,6 +23,7 @@ from starlette.requests import Request
 from pipelines.publishing.publishing import Published, published
 from pipelines.release.certificate import Certificate, parse_certificate
 from pipelines.release.corrections import CORRECTION_FILE
+from pipelines.release.intervals import INTERVALS_FILE
 from pipelines.release.signing import SIGNATURES
 from pipelines.service.public.areas import Areas, Shapes, area_jobs, count_lines, read_areas
 from pipelines.service.public.flow_queries import (
@@ -37,7 +38,7 @@ from pipelines.service.public.flow_queries import (
     rows_to_read,
     with_bounds,
 )
-from pipelines.service.public.preparation import Preparation, Prepared, draws_file
+from pipelines.service.public.preparation import Preparation, Prepared
 from pipelines.service.refusals import not_found, preparing
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError
@@ -108,7 +109,6 @@ class OpenVersion:
         self.page = _page(self.name, self.version)
         self.folder, self.sha256 = folder, sha256
         self._preparation = preparation
-        self._draws = lru_cache(maxsize=1)(self._read_draws)
         self.areas = lru_cache(maxsize=_OPEN_LEVELS)(self._read_areas)
         self.shapes = lru_cache(maxsize=_OPEN_LEVELS)(self._read_shapes)
         self.jobs = lru_cache(maxsize=_OPEN_LEVELS)(self._count_jobs)
@@ -125,7 +125,7 @@ class OpenVersion:
     @property
     def prepared(self) -> Prepared:
         """Where its map and its tables are, or will be."""
-        return self._preparation.of(self.sha256, self.folder)
+        return self._preparation.of(self.sha256)
 
     @cached_property
     def _tables(self) -> FlowTables:
@@ -152,38 +152,24 @@ class OpenVersion:
         return self.release.geography.n_units(level) * _WRITTEN
 
     def largest_flows(self, selection: Selection, top: int) -> LargestFlows:
-        """Return the largest flows, with intervals where there are draws."""
+        """Return the largest flows, with their intervals."""
         largest = largest_flows(self._tables, selection, top)
         return replace(largest, flows=with_bounds(largest.flows, selection, self.draws))
 
-    @property
+    @cached_property
     def draws(self) -> PosteriorDraws | None:
-        """The posterior draws that lie beside the version, as ``VERSION.draws.parquet``.
-
-        Without the file, or where it is of another content, flows have no intervals.
-        """
-        mark, unpacked = self.draws_mark, self.prepared.unpacked_draws
-        if mark is None:
-            return None
-        ready = unpacked is not None and unpacked.is_file()
-        return self._draws(unpacked if ready else draws_file(self.folder), mark)
-
-    @property
-    def draws_mark(self) -> tuple[int, int] | None:
-        """Size and time of the file of draws; None if there is none."""
+        """Its posterior draws; None where the file is damaged: then flows have no intervals."""
         try:
-            info = draws_file(self.folder).stat()
-        except OSError:
+            return self.release.draws()
+        except (PublicReleaseError, OSError) as error:
+            _log.warning("%s is not used: %s", INTERVALS_FILE, type(error).__name__)
             return None
-        return info.st_size, info.st_mtime_ns
 
     @property
     def key_figures(self) -> KeyFigures | None:
         """The key figures; None until they are made, and where there are none."""
-        # Those without intervals are good until the ones with new draws are made.
-        for prepared in (self.prepared, self._preparation.of(self.sha256)):
-            with suppress(OSError):
-                return TypeAdapter(KeyFigures | None).validate_json(prepared.figures.read_bytes())
+        with suppress(OSError):
+            return TypeAdapter(KeyFigures | None).validate_json(self.prepared.figures.read_bytes())
         return None
 
     def _read_areas(self, level: str) -> Areas:
@@ -197,13 +183,6 @@ class OpenVersion:
 
     def _count_lines(self, level: str) -> int | None:
         return count_lines(self.release, self._tables, self.areas(level))
-
-    def _read_draws(self, path: Path, _: tuple[int, int]) -> PosteriorDraws | None:
-        try:
-            return PosteriorDraws(self.release, path)
-        except (PublicReleaseError, OSError) as error:
-            _log.warning("%s is not used: %s", draws_file(self.folder).name, type(error).__name__)
-            return None
 
 
 class Catalog:
@@ -313,9 +292,9 @@ class Catalog:
         """Return a usable version, opened."""
         return self._open(version.folder, version.sha256, self._preparation)
 
-    def prepared(self, sha256: str, folder: Path | None = None) -> Prepared:
+    def prepared(self, sha256: str) -> Prepared:
         """Return where the map and the tables of a content are, or will be; a version's, with its folder."""
-        return self._preparation.of(sha256, folder)
+        return self._preparation.of(sha256)
 
     def _current(self, kept: float | None = None) -> dict[tuple[str, str], Version]:
         # One thread reads; the others go on with what was known, or wait for it after `refresh`.
@@ -355,8 +334,7 @@ class Catalog:
             watched |= {file.path.parent for file in files.values()}
             watched |= {folder / CHECKSUMS, folder / "certificate.json"}
             # What the home page shows as soon as it is there.
-            watched |= {self.prepared(state.sha256, place).figures for place in (None, folder)}
-            watched.add(draws_file(folder))
+            watched.add(self.prepared(state.sha256).figures)
             status = state.status
             if status == "complete" and (certificate is None or not files):
                 status = "damaged"

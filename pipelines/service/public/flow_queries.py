@@ -81,12 +81,10 @@ class Selection:
         return self.release.geography.units_of_blocks(self.levels[self.minor])
 
     def areas(self, side: Side) -> Int64:
-        """Return the unit of each block on a side; where that is a sum, 0 in it and -1 outside."""
+        """Return the unit of each block on a side, -1 outside of what is asked for; 0 where that is a sum."""
         of_block = self.release.geography.units_of_blocks(self.levels[side]).astype(np.int64)
-        units = self.units[side]
-        if side not in self.question.sums:
-            return of_block
-        return np.zeros_like(of_block) if units is None else np.where(np.isin(of_block, units), 0, -1)
+        units, number = self.units[side], np.zeros_like(of_block) if side in self.question.sums else of_block
+        return number if units is None else np.where(np.isin(of_block, units), number, -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +93,7 @@ class Flows:
 
     units: dict[Side, Int64]  # Of both sides; 0 where a side is a sum
     counts: Int64  # At least one of a flow is above 0
-    # Intervals of the first count, where there are draws (`with_bounds`); -1 of those without one
+    # Intervals of the first count, where there are draws of the areas (`with_bounds`)
     bounds: tuple[Int64, Int64] | None = None
 
     @property
@@ -370,36 +368,23 @@ def _added_up(
 
 
 def has_bounds(selection: Selection, draws: PosteriorDraws | None) -> bool:
-    """Say whether flows of a question have intervals, at least some of them."""
-    if draws is None or not draws.tells_apart(selection.question.attributes[0]):
+    """Say whether flows of a question have intervals: whether draws tell of all its areas."""
+    if draws is None:
         return False
-    level = selection.levels["home"]
-    across = "home" in selection.question.sums or level in selection.release.geography.non_nesting_areas
-    return across or draws.has(level)
+    attributes = draws.attributes_of(selection.question.attributes[0])
+    return draws.has(selection.areas("home"), selection.areas("work"), attributes)
 
 
 def with_bounds(flows: Flows, selection: Selection, draws: PosteriorDraws | None) -> Flows:
     """Return flows with the intervals of their first count."""
     if draws is None or not has_bounds(selection, draws) or not flows.size:
         return flows
-    homes, works = _whole_areas(selection, draws), selection.areas("work")
-    bounded = np.isin(flows.units["home"], homes)
-    pairs = pd.DataFrame({side: units[bounded] for side, units in flows.units.items()})
-    low, high = np.full((2, flows.size), -1)
+    areas = selection.areas("home"), selection.areas("work")
     try:
-        low[bounded], high[bounded] = draws.between(pairs, homes, works, selection.question.attributes[0])
+        bounds = draws.between(pd.DataFrame(flows.units), *areas, selection.question.attributes[0])
     except PublicReleaseError:  # a damaged file of draws is no reason to answer nothing, nor to show its path
         return flows
-    return Flows(flows.units, flows.counts, (low, high))
-
-
-def _whole_areas(selection: Selection, draws: PosteriorDraws) -> Int64:
-    """The home area of each block; -1 for areas that cut those of the draws."""
-    areas, geography = selection.areas("home"), selection.release.geography
-    first = geography.starts(draws.home_level)[geography.units_of_blocks(draws.home_level)]
-    cut = areas != areas[first]
-    cut_areas = np.union1d(areas[cut], areas[first][cut])
-    return np.where(np.isin(areas, cut_areas), -1, areas) if cut_areas.size else areas
+    return Flows(flows.units, flows.counts, bounds)
 
 
 @dataclass(frozen=True, eq=False)

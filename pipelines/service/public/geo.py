@@ -293,7 +293,7 @@ async def items(
             service.address,
         )
         headers = {
-            "ETag": tag(request.app.version, *parts, service.version.draws_mark),
+            "ETag": tag(request.app.version, *parts),
             "Cache-Control": CONTENT,
         }
         if is_fresh(request, headers["ETag"]):

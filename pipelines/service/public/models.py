@@ -189,17 +189,15 @@ class Contents(BaseModel):
         S000, all jobs, is the first.
     implicates : int
         Synthetic data sets.
-    intervals : bool
-        Whether flows have intervals, where homes are no finer than those of the publisher's draws.
-    interval_level : str or None
-        The level of the homes of these draws. Areas of homes that cut its areas have no interval.
+    intervals : list of str
+        Tables of which the release has draws. Flows have intervals where their areas are made of whole areas
+        of one of these, which tells the attribute apart that was asked for first.
     """
 
     levels: list[LevelEntry]
     attributes: list[AttributeEntry]
     implicates: int
-    intervals: bool
-    interval_level: str | None
+    intervals: list[str]
 
     @classmethod
     def of(cls, version: OpenVersion) -> Contents:
@@ -232,8 +230,7 @@ class Contents(BaseModel):
                 for count, meaning in release.counts.items()
             ],
             implicates=release.implicates,
-            intervals=draws is not None,
-            interval_level=None if draws is None else draws.home_level,
+            intervals=[] if draws is None else [table.name for table in draws.tables],
         )
 
 
@@ -280,9 +277,9 @@ class AreaList(BaseModel):
 class FlowEntry(BaseModel):
     """Jobs between a work area and a home area: a number for each attribute, under its name.
 
-    low, high: interval of the true number of the first attribute that was asked for, of 90 % of posterior
-    draws, where the publisher gave draws and homes are no finer than theirs; the released count need not lie
-    in it. With places: names and coordinates of both ends. A side that is a sum is left out.
+    low, high: interval of 90 % of the true number of the first attribute that was asked for, where the
+    release has draws of it (`intervals` of /contents); the released count need not lie in it. With
+    places: names and coordinates of both ends. A side that is a sum is left out.
     """
 
     model_config = ConfigDict(extra="allow")

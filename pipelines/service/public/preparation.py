@@ -7,11 +7,10 @@
     CACHE/SHA256/flows/         the flows, ready for questions (`pipelines.service.public.flow_tables`)
     CACHE/SHA256/tiles/         areas as vector tiles (`pipelines.service.public.tiles`)
     CACHE/SHA256/picture.svg    the map at a glance (`pipelines.service.public.pictures`)
-    CACHE/SHA256/figures*.json  key figures (`pipelines.views.key_figures`)
-    CACHE/SHA256/draws*.arrow   the draws beside the version, ready for questions about intervals
+    CACHE/SHA256/figures.json   key figures (`pipelines.views.key_figures`)
 
-The names are of the content, those of parts of maps of theirs; those of pages, key figures and draws are of
-the draws, water and roads too that went into them. So nothing here is ever out of date, and all of it may be
+The names are of the content, those of parts of maps of theirs; those of pages are of the water and roads too
+that went into them. So nothing here is ever out of date, and all of it may be
 deleted at any time.
 """
 
@@ -37,8 +36,6 @@ from pipelines.service.public.flow_tables import write_flow_tables
 from pipelines.service.public.pictures import write_picture
 from pipelines.service.public.tiles import write_tiles
 from pipelines.storage.durable import whole_file, write_whole
-from pipelines.views.folder import PublicReleaseError
-from pipelines.views.intervals.reading import UNPACKED, PosteriorDraws, unpack
 from pipelines.views.key_figures import KeyFigures, key_figures
 from pipelines.views.maps.backdrop import Backdrop
 from pipelines.views.maps.page import PARTS, SiteMap, build_site_map, write_parts
@@ -53,14 +50,16 @@ class Prepared:
     """Where what was made of a release lies; a file is there, whole, or not at all."""
 
     folder: Path
-    draws: Path | None = None  # Posterior draws, for intervals in the map and of key figures
     backdrop: Backdrop | None = None  # Water and roads of the map
 
     @cached_property  # the name is of the files before they are read
     def map(self) -> Path:
-        """The page of the map; another file when draws, water or roads are others."""
-        files = [self.draws, *((self.backdrop.water, self.backdrop.roads) if self.backdrop else ())]
-        return self._named("map{}.html", files, self.backdrop.attribution if self.backdrop else None)
+        """The page of the map; another file when water or roads are others."""
+        if self.backdrop is None:
+            return self.folder / "map.html"
+        files = map(_mark, (self.backdrop.water, self.backdrop.roads))
+        state = repr([self.backdrop.attribution, *files])
+        return self.folder / f"map-{sha256(state.encode()).hexdigest()[:16]}.html"
 
     @property
     def compressed_map(self) -> Path:
@@ -72,20 +71,10 @@ class Prepared:
         # A name that was asked for is looked up, never joined to a path.
         return next((path for path in self.folder.glob(f"{PARTS}/*") if path.name == name), None)
 
-    @cached_property
+    @property
     def figures(self) -> Path:
-        """The key figures; another file when draws are others."""
-        return self._named("figures{}.json", [self.draws])
-
-    @cached_property
-    def unpacked_draws(self) -> Path | None:
-        """The draws, ready for questions; None without draws."""
-        return self.draws and self._named(f"draws{{}}{UNPACKED}", [self.draws])
-
-    def _named(self, name: str, files: list[Path | None], *others: str | None) -> Path:
-        state = repr([*others, *map(_mark, files)])
-        mark = f"-{sha256(state.encode()).hexdigest()[:16]}" if any(files) else ""
-        return self.folder / name.format(mark)
+        """The key figures."""
+        return self.folder / "figures.json"
 
     @property
     def picture(self) -> Path:
@@ -123,44 +112,27 @@ def prepare(folder: Path, prepared: Prepared) -> None:
         write_picture(release, prepared.flows, prepared.picture)
     if prepared.complete:
         return
-    draws = _draws(release, prepared.draws)
-    if draws is not None and (unpacked := prepared.unpacked_draws) is not None and not unpacked.is_file():
-        for old in prepared.folder.glob(f"draws*{UNPACKED}"):
-            old.unlink()
-        with whole_file(unpacked, mode=None) as made:
-            unpack(draws.path, made)
     if not prepared.map.is_file():
         # Without the library that draws maps there is none, and all else works.
         with suppress(FileNotFoundError):
-            site_map = _map(release, draws, prepared.backdrop)
+            site_map = _map(release, prepared.backdrop)
             if site_map.parts:
                 write_parts(site_map, prepared.folder / PARTS)
             compressed = gzip.compress(site_map.page.encode(), mtime=0)
             write_whole(prepared.compressed_map, compressed, mode=None)
             write_whole(prepared.map, site_map.page, mode=None)  # last: with it the map is complete
     if not prepared.figures.is_file():
-        figures = key_figures(release, draws)
+        figures = key_figures(release)
         write_whole(prepared.figures, TypeAdapter(KeyFigures | None).dump_json(figures), mode=None)
 
 
-def _draws(release: Release, file: Path | None) -> PosteriorDraws | None:
-    """Return the draws, if there are any that can be used."""
-    if file is None:
-        return None
-    try:
-        return PosteriorDraws(release, file)
-    except (PublicReleaseError, OSError) as error:
-        _log.warning("%s is not used: %s", file.name, type(error).__name__)
-        return None
-
-
-def _map(release: Release, draws: PosteriorDraws | None, backdrop: Backdrop | None) -> SiteMap:
+def _map(release: Release, backdrop: Backdrop | None) -> SiteMap:
     """Return the map, without a backdrop that cannot be used."""
     try:
-        return build_site_map(release, draws, backdrop)
+        return build_site_map(release, backdrop)
     except InputError as error:
         _log.warning("water and roads are not used: %s", type(error).__name__)
-        return build_site_map(release, draws)
+        return build_site_map(release)
 
 
 def _mark(path: Path | None) -> tuple[str, int, int] | None:
@@ -169,11 +141,6 @@ def _mark(path: Path | None) -> tuple[str, int, int] | None:
     except OSError:
         return None
     return info and (str(path), info.st_size, info.st_mtime_ns)
-
-
-def draws_file(folder: Path) -> Path:
-    """Return where posterior draws of a version are, if there are any."""
-    return folder.with_name(f"{folder.name}.draws.parquet")
 
 
 class Preparation:
@@ -187,12 +154,9 @@ class Preparation:
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def of(self, content: str, folder: Path | None = None) -> Prepared:
-        """Return where what is made of a content lies; with draws, if they are beside its folder."""
-        draws = None if folder is None else draws_file(folder)
-        return Prepared(
-            self._cache / content, draws if draws is not None and draws.is_file() else None, self._backdrop
-        )
+    def of(self, content: str) -> Prepared:
+        """Return where what is made of a content lies."""
+        return Prepared(self._cache / content, self._backdrop)
 
     def start(self, versions: Callable[[], Iterable[tuple[str, Path]]]) -> None:
         """Begin; `versions` gives, whenever it is called, hashes and public folders of what to prepare."""
@@ -211,7 +175,7 @@ class Preparation:
         while not self._end.is_set():
             with suppress(Exception):  # the folder may be on a disk that is away for a while
                 for sha256, folder in versions():
-                    prepared = self.of(sha256, folder)
+                    prepared = self.of(sha256)
                     if prepared.map not in tried and not prepared.complete:
                         tried.add(prepared.map)
                         self._prepare(sha256, folder, prepared)

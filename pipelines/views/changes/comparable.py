@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from geo_data.geography import Geography
@@ -83,17 +81,10 @@ def choose_areas(
 
 
 def _workload(side: Side) -> list[str]:
-    """Return the kinds of areas of the tables that a release is for; homes of those that draws tell of."""
+    """Return the kinds of areas of the tables that a release is for, between which it has draws of flows."""
     tables = workload_of(side.release.plan).tables
     kinds = dict.fromkeys(kind for table in tables for kind in (table.home, table.work) if kind is not None)
-    geography, homes = side.release.geography, [table.home for table in tables if table.home is not None]
-    return [kind for kind in kinds if side.without_draws or _gathers(geography, homes, kind)]
-
-
-def _gathers(geography: Geography, homes: Sequence[str], kind: str) -> bool:
-    """Say whether the home areas of a table lie in single areas of a kind, so that draws tell of these."""
-    nested = [*geography.levels, geography.block_level]
-    return any(kind == home or (home in nested and geography.lie_within(home, kind)) for home in homes)
+    return [kind for kind in kinds if side.draws.has(kind, kind)]
 
 
 def _differ(a: Side, b: Side, kind: str) -> str:

@@ -9,7 +9,8 @@ from geo_data.arguments import PathLike, path_of
 from pipelines.config.languages import ENGLISH
 from pipelines.plans.measured import table_in_words
 from pipelines.release import pages as of_release
-from pipelines.storage.durable import private_folder, whole_folder
+from pipelines.release.intervals import N_DRAWS
+from pipelines.storage.durable import whole_folder
 from pipelines.storage.progress import Progress
 from pipelines.views.changes.comparable import check_attribute, check_jobs, choose_areas
 from pipelines.views.changes.counting import ChangeTable, compare_homes, compare_jobs
@@ -34,8 +35,8 @@ def compare(
 ) -> dict[str, Path]:
     """Compare two releases: what changed from A to B, with intervals, and which differences are beyond noise.
 
-    Nothing but the public folders is read, so it costs no privacy. Draws that `Release.write_intervals` wrote
-    beside a public folder are used; else draws are made, and not kept.
+    Nothing but the public folders is read, so it costs no privacy. Residents and flows are compared by the
+    draws that the releases carry (`Release.draws`).
 
     Parameters
     ----------
@@ -81,8 +82,10 @@ def compare(
     language = first.language if first.language == second.language else ENGLISH
     areas, remarks = _choose(sides, home, work, by, language)
     to.parent.mkdir(parents=True, exist_ok=True)
-    with private_folder(to.parent) as scratch, whole_folder(to, mode=None) as folder:
-        tables = _tables(sides, areas, by, scratch, progress)
+    with whole_folder(to, mode=None) as folder:
+        tables, without = _tables(sides, areas, by, progress)
+        say = phrases(language)
+        remarks += [say.table_left_out(say.table(*table)) for table in without]
         files = _write(sides, tables, remarks, folder, language)
     beyond, rows = sum(table.beyond for table in tables), sum(len(table.rows) for table in tables)
     words = f"{beyond:,} of {rows:,} rows are beyond noise; {README} says how many may be so by chance"
@@ -99,14 +102,12 @@ def _choose(
         remarks.append(say.described_otherwise(*described))
     areas, moved_blocks = choose_areas(*sides, home, work)
     remarks += [say.areas_left_out(kind, blocks) for kind, blocks in moved_blocks.items()]
-    without = [side for side in sides if side.without_draws]
-    if without and home is not None:
-        side = without[0]
-        reason = phrases(ENGLISH).without_draws[side.without_draws]
-        fix = "Fix: leave out --home, and jobs by workplace are compared"
-        raise PublicReleaseError(f"{side.name}: {reason}. {fix}")
-    if without:
-        remarks.append(say.homes_left_out(without))
+    for side in sides:
+        if home is not None and not side.draws.has(home, None):
+            raise PublicReleaseError(
+                f"{side.name}: no table has draws of homes by {home}; there are: {side.draws.names}. Fix: "
+                "name areas that are made of whole home areas of these"
+            )
     return areas, remarks
 
 
@@ -114,36 +115,28 @@ def _tables(
     sides: tuple[Side, Side],
     areas: list[tuple[str, str]],
     by: str | None,
-    scratch: Path,
     progress: Progress | None,
-) -> list[ChangeTable]:
-    """Compare residents, jobs and flows of each pair of kinds of areas, in all and by the attribute."""
+) -> tuple[list[ChangeTable], list[tuple[str, str | None, tuple[str, ...]]]]:
+    """Compare residents, jobs and flows of each pair of kinds of areas, in all and by the attribute.
+
+    Returns the tables, and those of which not both releases have draws.
+    """
     a, b = sides
-    drawn = not any(side.without_draws for side in sides)
-    if drawn:
-        _open_draws(sides, by, scratch, progress)
-    tables = []
+    tables: list[ChangeTable] = []
+    without: list[tuple[str, str | None, tuple[str, ...]]] = []
     for home, work in areas:
         for names in ((), (by,)) if by else ((),):
-            _log.info("Comparing %s ...", table_in_words(home if drawn else None, work, names))
-            if drawn:
-                tables.append(compare_homes(a, b, home, None, names))
-            tables.append(compare_jobs(a, b, work, names))
-            if drawn:
-                tables.append(compare_homes(a, b, home, work, names, progress))
+            _log.info("Comparing %s ...", table_in_words(home, work, names))
+            for of_home, of_work in ((home, None), (None, work), (home, work)):
+                if of_home is None:
+                    tables.append(compare_jobs(a, b, work, names))
+                elif all(side.draws.has(home, of_work, names) for side in sides):
+                    tables.append(compare_homes(a, b, home, of_work, names, progress))
+                else:
+                    without.append((home, of_work, names))
     if not any(len(table.rows) for table in tables):
         raise PublicReleaseError(f"{a.name} and {b.name}: no measured table tells of jobs by {areas[0][1]}")
-    return tables
-
-
-def _open_draws(sides: tuple[Side, Side], by: str | None, scratch: Path, progress: Progress | None) -> None:
-    for side in sides:
-        side.open_draws(scratch, progress)
-        if side.draws is not None and by is not None and by not in side.draws.attributes:
-            present = ", ".join(side.draws.attributes) or "none"
-            raise PublicReleaseError(
-                f"{side.name}: its draws do not tell homes apart by {by!r}; by these they do: {present}"
-            )
+    return tables, without
 
 
 def _write(
@@ -167,7 +160,7 @@ def _write(
         reasons={side.letter: reasons(side.release.certificate) for side in sides},
         tables=tables,
         by=dict.fromkeys(name for table in tables for name in table.by),
-        draws=min((side.draws.draws for side in sides if side.draws is not None), default=None),
+        draws=N_DRAWS,
         remarks=[*remarks, *unknown],
         maps=maps,
     )

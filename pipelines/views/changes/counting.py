@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from pipelines.release.intervals import N_DRAWS
 from pipelines.storage.progress import Progress
 from pipelines.views.changes.sides import Cells, Int64, Shape, Side
+from pipelines.views.intervals.reading import interval_ends
 from pipelines.views.intervals.workplaces import SIDE
 from synth.posterior.intervals import LEVEL
-from synth.posterior.intervals import intervals as of_draws
 
 _CELLS = 250_000  # whose draws are in memory at a time, about
 
@@ -104,11 +105,10 @@ def compare_homes(
     works = 1 if work is None else geography.n_units(work)
     shape = Shape(home, work, by, (works, combinations, geography.n_units(home)))
     released = [side.released(shape) for side in (a, b)]
-    draws = min(side.draws.draws for side in (a, b) if side.draws is not None)
     parts = []
-    chunks = list(_chunks(a, b, shape, draws))
+    chunks = list(_chunks(a, b, shape))
     for i, areas in enumerate(chunks):
-        cells = [side.cells(shape, areas, draws) for side in (a, b)]
+        cells = [side.cells(shape, areas) for side in (a, b)]
         parts.append(_differences(shape, areas, released, cells))
         if progress is not None:
             progress(i + 1, len(chunks))
@@ -137,24 +137,24 @@ def _differences(
     differences = np.zeros((cells[0].counts.shape[0], keys.size), np.int64)
     for sign, each in zip((-1, 1), cells, strict=True):
         differences[:, np.searchsorted(keys, each.key)] += sign * each.counts
-    middle = len(differences) // 2
-    low, high = of_draws(differences, LEVEL)
-    numbers = {"key": keys}
+    low, high = interval_ends(differences)
+    numbers: dict[str, NDArray[np.generic]] = {"key": keys}
     for letter, (key, jobs) in zip("AB", some, strict=True):
-        numbers[letter] = np.zeros(keys.size, np.int64)
-        numbers[letter][np.searchsorted(keys, key)] = jobs
-    numbers |= {"difference": np.partition(differences, middle, axis=0)[middle], "low": low, "high": high}
+        of_side = np.zeros(keys.size, np.int64)
+        of_side[np.searchsorted(keys, key)] = jobs
+        numbers[letter] = of_side
+    numbers |= {"difference": np.rint(differences.mean(axis=0)).astype(np.int64), "low": low, "high": high}
     return pd.DataFrame(numbers)
 
 
-def _chunks(a: Side, b: Side, shape: Shape, draws: int) -> Iterator[Int64]:
+def _chunks(a: Side, b: Side, shape: Shape) -> Iterator[Int64]:
     """Yield work areas, so many at a time that the draws of their cells are in memory."""
     if shape.work is None:
         yield np.zeros(1, np.int64)
         return
     most = np.full(shape.widths[0], shape.widths[1] * shape.widths[2])
     jobs = sum(side.jobs(shape.work, ()).released[0] for side in (a, b))
-    ends = np.cumsum(np.minimum(most, jobs * draws)) // _CELLS
+    ends = np.cumsum(np.minimum(most, jobs * N_DRAWS)) // _CELLS
     yield from np.split(np.arange(most.size), np.flatnonzero(np.diff(ends)) + 1)
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,17 +11,12 @@ from numpy.typing import NDArray
 
 from geo_data.geography import Geography
 from geo_data.od_files import count_columns
-from pipelines.storage.progress import Progress
-from pipelines.views.folder import PublicReleaseError
-from pipelines.views.intervals.reading import DRAWS_FILE, PosteriorDraws
+from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.intervals.workplaces import WorkplaceIntervals, released_jobs
-from pipelines.views.intervals.writing import write_draws
 from pipelines.views.release import Release
 
 Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +71,7 @@ class Shape:
         return work, category, home
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Side:
     """A release that is compared.
 
@@ -89,20 +82,11 @@ class Side:
     release : Release
     numbering : Geography
         That of A: areas have its numbers on both sides, by their codes.
-    draws : PosteriorDraws or None
-        None until `open_draws`, and where there are none.
-    without_draws : str
-        Why there are none, a key of the phrases `without_draws`; "" where there are, or will be.
     """
 
     letter: str
     release: Release
     numbering: Geography
-    draws: PosteriorDraws | None = field(default=None, init=False)
-    without_draws: str = field(default="", init=False)
-
-    def __post_init__(self) -> None:
-        pass
 
     @property
     def name(self) -> str:
@@ -114,19 +98,10 @@ class Side:
         """What texts and figures call it."""
         return f"{self.release.name}, {self.release.version}"
 
-    def open_draws(self, folder: Path, progress: Progress | None) -> None:
-        """Open the draws beside the public folder, or else make some in another folder."""
-        if self.without_draws:
-            return
-        beside = self.release.out / "intervals" / DRAWS_FILE
-        if beside.is_file():
-            try:
-                self.draws = PosteriorDraws(self.release, beside)
-            except PublicReleaseError as error:  # where releases are downloaded to, it may be of another
-                _log.info("Not used: %s", error)
-        if self.draws is None:
-            _log.info("Drawing homes of %s; odsynth intervals would keep the draws ...", self.letter)
-            self.draws = write_draws(self.release, folder / f"{self.letter}-{DRAWS_FILE}", progress)
+    @cached_property
+    def draws(self) -> PosteriorDraws:
+        """The draws that the release carries."""
+        return self.release.draws()
 
     def jobs(self, level: str, by: tuple[str, ...]) -> JobNumbers:
         """Return what is known of jobs by workplace."""
@@ -170,23 +145,17 @@ class Side:
         summed = summed[summed > 0]
         return summed.index.to_numpy(np.int64), summed.to_numpy(np.int64)
 
-    def cells(self, shape: Shape, areas: Int64, draws: int) -> Cells:
+    def cells(self, shape: Shape, areas: Int64) -> Cells:
         """Return the cells of a table that have jobs in some draws, of some work areas."""
-        assert self.draws is not None
-        home, only = self._number(shape.home), None
-        work = np.zeros(1, np.int64)
+        home, work, works = self._number(shape.home), np.zeros(1, np.int64), None
         if shape.work is not None:
             work = self._number(shape.work)
-            units = self.release.geography.units_of_blocks(shape.work)
-            only = np.flatnonzero(np.isin(work[units], areas))
-        keys, counts = [], []
-        for cells in self.draws.cells(shape.home, shape.work, shape.by, only):
-            category = cells.categories[0] if shape.by else np.zeros(cells.home.size, np.int64)
-            keys.append(shape.key(work[cells.work], category, home[cells.home]))
-            counts.append(cells.counts[:draws])
-        key, every = np.concatenate(keys), np.concatenate(counts, axis=1)
+            works = np.flatnonzero(np.isin(work, areas))
+        cells = self.draws.cells(shape.home, shape.work, shape.by, works=works)
+        category = cells.categories[0] if shape.by else np.zeros(cells.home.size, np.int64)
+        key = shape.key(work[cells.work], category, home[cells.home])
         order = np.argsort(key)
-        return Cells(key[order], every[:, order])
+        return Cells(key[order], cells.counts[:, order])
 
     @cached_property
     def _workplaces(self) -> WorkplaceIntervals:

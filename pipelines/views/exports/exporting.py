@@ -30,7 +30,6 @@ from pipelines.views.exports.spatial import (
 from pipelines.views.exports.tables import write_csv, write_flowmap
 from pipelines.views.exports.workers import Workers
 from pipelines.views.folder import check_target
-from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.pages import render
 from pipelines.views.release import Release
 
@@ -83,7 +82,6 @@ def export(
     *,
     home_level: str | None = None,
     work_level: str | None = None,
-    draws: PosteriorDraws | None = None,
     seed: int | None = None,
     sample: float = 1.0,
     decimal_comma: bool = False,
@@ -96,13 +94,6 @@ def export(
     if (home_level or work_level) and all(FORMATS[name].blocks for name in names):
         raise ExportError(
             f"{names[0]}: the format has blocks, and no other level. Fix: leave the levels out, or choose csv"
-        )
-    without = [name for name in names if not FORMATS[name].intervals]
-    if draws is not None and without:
-        having = ", ".join(name for name, form in FORMATS.items() if form.intervals)
-        raise ExportError(
-            f"{without[0]}: the format has no place for intervals. Fix: export it without intervals, or "
-            f"choose from {having}"
         )
     for_other_programs = [name for name in names if not FORMATS[name].spreadsheet]
     if decimal_comma and for_other_programs:
@@ -122,11 +113,6 @@ def export(
             f"{one_zone_system[0]}: homes and workplaces have one zone system there. Fix: give one level for "
             "both"
         )
-    if draws is not None and release.levels.index(home_level) > release.levels.index(draws.home_level):
-        raise ExportError(
-            f"{draws.path}: there are no intervals of homes by {home_level}. Fix: export homes by "
-            f"{draws.home_level} or a coarser level"
-        )
     to.mkdir(parents=True, exist_ok=True)
     with private_folder(to) as scratch, ExitStack() as parts:
         block = release.geography.block_level
@@ -135,12 +121,12 @@ def export(
             home_level,
             work_level,
             scratch,
-            draws=draws,
+            intervals=any(FORMATS[name].intervals for name in names),
             seed=seed,
             sample=float(sample),
             decimal_comma=decimal_comma,
         )
-        blocks = replace(zones, home_level=block, work_level=block)
+        blocks = replace(zones, home_level=block, work_level=block, intervals=False)
         for name in names:
             source = blocks if FORMATS[name].blocks else zones
             part = parts.enter_context(whole_folder(to / name, mode=None))

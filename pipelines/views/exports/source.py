@@ -21,7 +21,6 @@ from pipelines.config.languages import ENGLISH
 from pipelines.storage.checksums import sha256_of
 from pipelines.views.accuracy import noise_warning
 from pipelines.views.folder import PublicReleaseError, blame_release
-from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.labels import ends_beyond, singular, unit_names
 from pipelines.views.pages import phrases
 from pipelines.views.release import Release
@@ -46,8 +45,7 @@ class Source:
     work_level: str
     folder: Path  # For a file of flows while the exports are made
     batch_rows: int = 100_000  # Largest number of rows that a format has in memory at once
-    # With them flows have two columns more for every count that they tell apart: its interval
-    draws: PosteriorDraws | None = None
+    intervals: bool = True  # whether flows have those that the draws of the release give
     # Of formats with points of single workers: of their points, by default from the hash of the plan; and
     # the share of the workers that are in the file
     seed: int | None = None
@@ -81,16 +79,20 @@ class Source:
 
     @property
     def columns(self) -> list[str]:
-        """Columns of numbers that flows have: the counts, and with draws their intervals."""
+        """Columns of numbers that flows have: the counts, and their intervals."""
         return [*self.counts, *itertools.chain(*map(interval_columns, self.with_interval))]
 
-    @property
+    @cached_property
     def with_interval(self) -> list[str]:
         """Those of the counts that have an interval."""
-        return [name for name in self.counts if self.draws is not None and self.draws.tells_apart(name)]
+        if not self.intervals:
+            return []
+        draws, levels = self.release.draws(), (self.home_level, self.work_level)
+        by = {names for name in self.counts if draws.has(*levels, names := draws.attributes_of(name))}
+        return [name for name in self.counts if draws.attributes_of(name) in by]
 
     def flows(self) -> Iterator[pd.DataFrame]:
-        """Yield all flows, with intervals where there are draws, at most `batch_rows` at a time."""
+        """Yield all flows, with their intervals, at most `batch_rows` at a time."""
         with pa.OSFile(str(self._added_up[0])) as file, pa.ipc.open_stream(file) as batches:
             for batch in batches:
                 yield batch.to_pandas()
@@ -122,13 +124,14 @@ class Source:
         return path, totals
 
     def _with_intervals(self, batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        if not self.with_interval:
+            yield from batches
+            return
+        draws, levels = self.release.draws(), (self.home_level, self.work_level)
         for flows in batches:
             columns: dict[str, NDArray[np.int64]] = {}
-            if self.draws is not None:
-                levels = self.home_level, self.work_level
-                ends = self.draws.between_counts(flows, *levels, self.with_interval)
-                for name, interval in ends.items():
-                    columns |= zip(interval_columns(name), interval, strict=True)
+            for name, interval in draws.between_counts(flows, *levels, self.with_interval).items():
+                columns |= zip(interval_columns(name), interval, strict=True)
             yield flows.assign(**columns)
 
     @cached_property

@@ -34,17 +34,26 @@ class DrawTable:
 
 
 def draw_tables(draws: PosteriorDraws, levels: Sequence[str], limit: int) -> list[DrawTable]:
-    """Return residents, flows, and flows by attribute, each of the finest level with room in the limit."""
-    covered = [level for level in levels if draws.has(level)]
-    attributes = [(), *((name,) for name in draws.attributes)]
+    """Return residents, flows, and flows by attribute, as far as they have room in the limit.
+
+    They are of the level of the first table of the release, which areas.csv and flows.csv are added up from,
+    or of a coarser one with room; then there are flows between finer units. Sums are of the first that fits.
+    """
+    attributes: list[tuple[str, ...]] = [(), *((name,) for name in draws.release.categories)]
+    after = levels.index(unit) + 1 if (unit := str(draws.tables[0].home)) in levels else len(levels)
     tables: list[DrawTable] = []
     for flows, breakdowns in ((False, attributes), (True, attributes[:1]), (True, attributes[1:])):
-        for level in reversed(covered):
+        for level in reversed(levels[:after]):
+            work = level if flows else None
+            present = [by for by in breakdowns if draws.has(level, work, by)]
             room = limit - sum(table.size for table in tables)
-            tables_by = list(_within(draws, level, level if flows else None, breakdowns, room))
-            if len(tables_by) == len(breakdowns):
+            tables_by = list(_within(draws, level, work, present, room))
+            if present and len(tables_by) == len(present):
                 tables += [table for part in tables_by for table in part]
                 break
+    for level in levels[after:]:
+        if draws.has(level, level):
+            tables += _tables(draws, level, level, (), limit - sum(table.size for table in tables)) or []
     return tables
 
 
@@ -53,40 +62,33 @@ def _within(
 ) -> Iterator[list[DrawTable]]:
     """Yield the tables by each attribute as long as they have room."""
     for by in attributes:
-        tables = _tables(draws, home, work, by, limit)
-        if tables is None or (limit := limit - sum(table.size for table in tables)) < 0:
+        if (tables := _tables(draws, home, work, by, limit)) is None:
             return
+        limit -= sum(table.size for table in tables)
         yield tables
 
 
 def _tables(
     draws: PosteriorDraws, home: str, work: str | None, by: tuple[str, ...], limit: int
 ) -> list[DrawTable] | None:
-    """Return the table of each category; None where they are too large by far."""
+    """Return the table of each category; None where they have no room."""
     categories = draws.release.categories
     columns = count_columns(categories)[by[0]] if by else ["S000"]
     n_works = 1 if work is None else draws.release.geography.n_units(work)
-    parts: list[tuple[np.ndarray, ...]] = []
-    n_counts = 0
-    for cells in draws.cells(home, work, by):
-        n_counts += cells.counts.size
-        if n_counts * _LEAST_BYTES > limit:
-            return None
-        code = cells.categories[0] if by else np.zeros_like(cells.home)
-        parts.append((code, cells.work, cells.home, smallest(cells.counts.T)))
-    code, works, homes = (np.concatenate([part[i] for part in parts]) for i in range(3))
-    counts = np.concatenate([part[3] for part in parts])
+    cells = draws.cells(home, work, by)
+    if cells.counts.size * _LEAST_BYTES > limit:
+        return None
+    code = cells.categories[0] if by else np.zeros_like(cells.home)
     tables = []
     for number, column in enumerate(columns):
-        chosen = np.flatnonzero(code == number)
-        chosen = chosen[np.lexsort([homes[chosen], works[chosen]])]
+        chosen = np.flatnonzero(code == number)  # in the order of work and home
         arrays = {
-            "rows": np.bincount(works[chosen], minlength=n_works),
-            "home": homes[chosen],
-            "counts": counts[chosen].ravel(),
+            "rows": np.bincount(cells.work[chosen], minlength=n_works),
+            "home": cells.home[chosen],
+            "counts": cells.counts[:, chosen].T.ravel(),
         }
         tables.append(DrawTable(column, home, work, {k: smallest(v) for k, v in arrays.items()}))
-    return tables
+    return tables if sum(table.size for table in tables) <= limit else None
 
 
 def smallest(values: np.ndarray) -> np.ndarray:
@@ -97,10 +99,15 @@ def smallest(values: np.ndarray) -> np.ndarray:
 
 def draws_meta(draws: PosteriorDraws, tables: Sequence[DrawTable]) -> dict[str, Any]:
     """Say what a page's program has to know of tables."""
-    low, high = draws.between_draws
+    plan, counts = draws.release.plan, draws.release.counts
+    estimated = []  # Counts of which jobs by workplace are estimates
+    if plan.workplaces:
+        secret = {*plan.policy.secret}
+        estimated = [name for name in counts if not secret or secret & {*draws.attributes_of(name)}]
     return {
         "n": draws.draws,
-        "low": low,
-        "high": high,
+        "low": 0,  # which of the draws of a number, in their order, are the ends of its interval
+        "high": draws.draws - 1,
+        "estimated": estimated,
         "tables": [{"column": t.column, "home": t.home, "work": t.work} for t in tables],
     }

@@ -33,7 +33,6 @@ from pipelines.release.signing import is_signed, signature_in_words
 from pipelines.storage.durable import write_whole
 from pipelines.views.accuracy import accuracy_words
 from pipelines.views.folder import check_target
-from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.maps.backdrop import Backdrop
 from pipelines.views.maps.payload import Payload, make_payload
 from pipelines.views.pages import map_phrases, render
@@ -57,16 +56,14 @@ class SiteMap:
     parts: dict[str, bytes] = field(default_factory=dict)
 
 
-def build_map(release: Release, draws: PosteriorDraws | None = None, backdrop: Backdrop | None = None) -> str:
+def build_map(release: Release, backdrop: Backdrop | None = None) -> str:
     """Return the map of a release as one HTML page that forbids the browser every request (`Release.map`)."""
-    return _page(release, _payload(release, draws, backdrop))
+    return _page(release, _payload(release, backdrop))
 
 
-def build_site_map(
-    release: Release, draws: PosteriorDraws | None = None, backdrop: Backdrop | None = None
-) -> SiteMap:
+def build_site_map(release: Release, backdrop: Backdrop | None = None) -> SiteMap:
     """Return the map of a release for a web server: what is large is fetched, from its own site only."""
-    payload = _payload(release, draws, backdrop)
+    payload = _payload(release, backdrop)
     one_file, large = _page(release, payload), _large(payload)
     if not large:
         return SiteMap(one_file)
@@ -81,16 +78,13 @@ def write_map(
     release: Release,
     target: PathLike | None = None,
     *,
-    draws: PosteriorDraws | None = None,
     backdrop: Backdrop | None = None,
     site: bool = False,
 ) -> Path:
     """Write the map of a release into one HTML file, or for a web server (`Release.map`)."""
     target = release.out / "map.html" if target is None else path_of(target, "target")
     check_target(target, release.public)
-    site_map = (
-        build_site_map(release, draws, backdrop) if site else SiteMap(build_map(release, draws, backdrop))
-    )
+    site_map = build_site_map(release, backdrop) if site else SiteMap(build_map(release, backdrop))
     target.parent.mkdir(parents=True, exist_ok=True)
     if site_map.parts:
         write_parts(site_map, target.parent / PARTS)
@@ -110,9 +104,9 @@ def _named(name: str, content: bytes, kind: str) -> str:
     return f"{name}-{hashlib.sha256(content).hexdigest()[:32]}.{kind}"
 
 
-def _payload(release: Release, draws: PosteriorDraws | None, backdrop: Backdrop | None) -> Payload:
+def _payload(release: Release, backdrop: Backdrop | None) -> Payload:
     _library("maplibre-gl.js")  # before what takes its time
-    return make_payload(release, _PAYLOAD_LIMIT, draws, backdrop)
+    return make_payload(release, _PAYLOAD_LIMIT, backdrop)
 
 
 def _large(payload: Payload) -> dict[str, bytes]:

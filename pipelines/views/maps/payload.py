@@ -15,7 +15,6 @@ from pyproj import CRS
 from geo_data.od_files import count_columns
 from pipelines.storage.checksums import sha256_of
 from pipelines.views.flows import PAIR
-from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.labels import external_zones, level_words, plural, unit_names
 from pipelines.views.maps.backdrop import Backdrop, backdrop_shapes
 from pipelines.views.maps.draws import draw_tables, draws_meta, smallest
@@ -60,7 +59,6 @@ class Payload:
 def make_payload(
     release: Release,
     limit: int,
-    draws: PosteriorDraws | None = None,
     backdrop: Backdrop | None = None,
 ) -> Payload:
     """Pack a release for a map."""
@@ -68,7 +66,7 @@ def make_payload(
     if backdrop is not None:
         backdrop_content = _packed(_json(backdrop_shapes(release, backdrop, _bounds(release))))
     rows = sum(part.count_rows() for part in release.rows.values())
-    room = limit if draws is None else round(limit * (1 - _FOR_DRAWS))
+    draws, room = release.draws(), round(limit * (1 - _FOR_DRAWS))
     for n in range(len(release.levels), 0, -1):
         finest_of_all = n == len(release.levels)
         if n > 1 and finest_of_all and rows * _LEAST_BYTES > room:
@@ -77,14 +75,13 @@ def make_payload(
         if payload.size <= room:
             break
     additions: dict[str, Any] = {} if backdrop is None else {"attribution": backdrop.attribution}
-    if draws is not None:
-        levels = [level["id"] for level in payload.meta["levels"]]
-        tables = draw_tables(draws, levels, max(limit - payload.size, 0))
-        arrays = {f"{name}:{i}": values for i, t in enumerate(tables) for name, values in t.arrays.items()}
-        layout, packed = _concatenated(arrays)
-        payload = replace(payload, draws=_packed(packed))
-        later = len(payload.draws) > _AT_ONCE
-        additions["draws"] = {**draws_meta(draws, tables), "arrays": layout, "later": later}
+    levels = [level["id"] for level in payload.meta["levels"]]
+    tables = draw_tables(draws, levels, max(limit - payload.size, 0))
+    arrays = {f"{name}:{i}": values for i, t in enumerate(tables) for name, values in t.arrays.items()}
+    layout, packed = _concatenated(arrays)
+    payload = replace(payload, draws=_packed(packed))
+    later = len(payload.draws) > _AT_ONCE
+    additions["draws"] = {**draws_meta(draws, tables), "arrays": layout, "later": later}
     for part in (payload, payload.whole):
         if part is not None:
             part.meta.update(additions)

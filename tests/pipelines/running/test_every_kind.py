@@ -222,6 +222,11 @@ def test_readers_take_it(release: Release, tmp_path: Path) -> None:
             assert np.bincount(draws.work, row, of_unit.size).tolist() == of_unit.tolist()
     closed = np.logical_and.reduceat(geography.nobody_lives, geography.starts(str(flows.home)))
     assert not closed[draws.home].any()
+    if release.plan.workplaces:
+        files = opened.write_intervals(tmp_path / "intervals")
+        attribute = next(iter(release.plan.policy.secret), None)
+        words = "all jobs" if attribute is None else f"all jobs by {attribute}"
+        assert pd.read_csv(files[words])["S000"].sum() == len(release.plan.pools.slots)
     document = read_certificate(release.public)
     for answer in (public_api, operator_api):  # the service shows all of it
         route = next(r for r in answer.router.routes if r.path.endswith("/certificate"))  # type: ignore[attr-defined]

@@ -115,19 +115,15 @@ def test_a_reviewed_plan_is_for_jobs_of_the_same_parts(
 
 @OF_PARTS
 def test_posterior_draws_have_as_many_homes_in_each_part(
-    name: str, released: Callable[[str], Release], tmp_path: Path
+    name: str, released: Callable[[str], Release]
 ) -> None:
     release = released(name)
-    files = release.write_intervals(tmp_path / name, draws=19)
-    opened, jobs = (
-        pipelines.open_release(release.public).draws(files["draws"]),
-        confidential(config_of(release), release),
-    )
-    names = [name for name in opened.attributes if name in jobs]
-    drawn = opened.implicates("cty", "tabblk2010", names)
-    drawn = drawn.melt(["home", "work", *names], var_name="draw", value_name="jobs")
-    counted = drawn.groupby(["work", *names, "home", "draw"])["jobs"].sum()
-    true = homes_by_county(jobs, ["w_geocode", *names])
+    jobs = confidential(config_of(release), release)
+    opened = pipelines.open_release(release.public).draws()
+    drawn = opened.implicates("cty", "tabblk2010")
+    drawn = drawn.melt(["home", "work"], var_name="draw", value_name="jobs")
+    counted = drawn.groupby(["work", "home", "draw"])["jobs"].sum()
+    true = homes_by_county(jobs, ["w_geocode"])
     true = pd.concat({str(i + 1): true for i in range(19)}, names=["draw"])
     true = true.reorder_levels([*range(1, true.index.nlevels), 0]).sort_index()
     counted = counted[counted > 0].sort_index()
@@ -188,10 +184,9 @@ def test_a_table_that_no_step_changes_costs_nothing_and_leaves_all_of_epsilon_to
 
 @pytest.mark.parametrize("name", ["near", "far", "near zones"])
 def test_where_each_part_lies_in_one_tract_flows_between_tracts_are_public(
-    name: str, released: Callable[[str], Release], tmp_path: Path
+    name: str, released: Callable[[str], Release]
 ) -> None:
-    files = released(name).write_intervals(tmp_path / "intervals", draws=19)
-    flows = pipelines.open_release(released(name).public).draws(files["draws"]).flows("trct", "trct")
+    flows = pipelines.open_release(released(name).public).draws().flows("trct", "trct")
     assert (flows["high"] > flows["low"]).any() == (name == "far")
 
 

@@ -48,7 +48,7 @@ def counted(jobs: pd.DataFrame, *by: str) -> pd.Series:
 
 @OF_ATTRIBUTES
 def test_intervals_are_of_what_is_estimated(name: str, released: Released, tmp_path: Path) -> None:
-    """Jobs by workplace and secret attributes; others are exact, and homes have none yet."""
+    """Jobs by workplace and secret attributes; others are exact."""
     release = released(name)
     files = release.write_intervals(tmp_path / name)
     secret = {*release.plan.policy.secret}

@@ -399,7 +399,6 @@ def test_the_public_folder_stays_as_it_was_checked(public_copy: Path, tmp_path: 
         lambda to: release.map(to / "map.html"),
         lambda to: release.figure(to / "figure.svg"),
         lambda to: release.export("csv", to / "exports"),
-        lambda to: release.write_intervals(to / "intervals"),
     )
     places = (public_copy, link, public_copy / "geo", public_copy / "new" / ".." / "plan")
     for write, place in itertools.product(writers, places):

@@ -15,7 +15,8 @@ import { isNoise, partKey, partOfKey, selectionName, selectionOf } from "./selec
 function factsOf(data, selection, column) {
   const whole_ = selection ?? wholeRegion(data);
   const balance = balanceOf(data, whole_, column);
-  const { come, stay, live, leave, there, beyond } = balanceDraws(data, whole_, column);
+  const { come, stay, work, live, leave, there, beyond } = balanceDraws(data, whole_, column);
+  const exact = !data.draws?.estimated.includes(column);
   /** @returns {{words: string, value: number, draws: ArrayLike<number> | null, length?: boolean, exact?: boolean}} */
   const row = (words, value, draws, more = {}) => ({ words, value, draws, ...more });
   const flow = { flow: true };
@@ -32,7 +33,7 @@ function factsOf(data, selection, column) {
     name: selection ? selectionName(selection, data.finest) : say("whole_region"),
     noise: isNoise(whole_),
     rows: [
-      row(say("work_here"), balance.work, null, { exact: true }),
+      row(say("work_here"), balance.work, exact ? null : work, { exact }),
       row(say("come_here"), balance.come, come, flow),
       ...elsewhere(balance.there, there),
       row(say("live_here_too"), balance.stay, stay, flow),
@@ -95,7 +96,7 @@ export function showComparison(data, { side, column, selection, other, unit }) {
     say("comparison_shares", { which: who }),
     all.some(({ draws }) => draws) && say("comparison_intervals"),
     lacking && say("comparison_without"),
-    data.draws && say("comparison_exact"),
+    data.draws && !data.draws.estimated.length && say("comparison_exact"),
     facts.some(({ noise }) => noise) && say("comparison_noise"),
   );
 }
@@ -219,7 +220,7 @@ function otherWords(data, other, { sums: [here, there], beyond, intervals, known
 function whyNoDifferences(data, other, side, selection, column, known) {
   if (data.meta.draws && !data.draws) return say("differences_closed");
   if (!data.draws || !other.draws) return say("differences_without", { which: data.draws ? "other" : other.draws ? "this" : "both" });
-  if (side === "work" && !selection) return say("public_totals_of_each");
+  if (side === "work" && !selection) return [data, other].some(({ draws }) => draws.estimated.includes(column)) ? "" : say("public_totals_of_each");
   const [lacking, page] = known ? [other, say("draws_there")] : [data, say("draws_here")];
   return noIntervals(lacking, column, Boolean(selection), say("of_differences"), page);
 }

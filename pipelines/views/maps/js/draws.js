@@ -1,17 +1,18 @@
 // Posterior draws of what the true numbers may be, by home and work. Whatever is a sum of their cells has a value in each
-// draw; its interval goes between two of these values, in their order. Jobs by place of work are public totals, which all
-// draws have: their intervals would be single numbers.
+// draw; its interval goes between two of these values, in their order. Where jobs by place of work are public totals, all
+// draws have these: their intervals would be single numbers.
 
 import { BALANCE, DIRECTIONS, DISTANCES, MEDIAN_STEP_KM, balanceGroup, directionOf, distanceOf, isPlaced, kmOfRows, orderBy, stepOf } from "./flows.js";
 import { distanceKm, rangeOf } from "./places.js";
 import { Selection } from "./selection.js";
 
 export class Draws {
-  constructor(levels, { n, low, high, tables }, array) {
+  constructor(levels, { n, low, high, estimated, tables }, array) {
     this.levels = levels;
     this.n = n;
     this.low = low;
     this.high = high;
+    this.estimated = estimated; // columns of which jobs by place of work are estimates, and no public totals
     const levelOf = (id) => levels.find((level) => level.id === id) ?? null;
     this.tables = tables.map((table, at) => {
       const [home, counts, work] = [array(`home:${at}`), array(`counts:${at}`), new Uint32Array(array(`home:${at}`).length)];
@@ -21,13 +22,18 @@ export class Draws {
     });
   }
 
-  /** The first table that has whatever is said of homes and of workplaces, each a level or a selection; null where none has. */
-  table(column, homes, works) {
+  /** The tables that have whatever is said of homes and of workplaces, each a level or a selection; the coarsest is first. */
+  fitting(column, homes, works) {
     const fits = (level, asked) =>
       asked.every((one) =>
         level && (one instanceof Selection ? one.cover(level).whole : this.levels.indexOf(one) <= this.levels.indexOf(level)),
       );
-    return this.tables.find((table) => table.column === column && fits(table.homes, homes) && fits(table.works, works)) ?? null;
+    return this.tables.filter((table) => table.column === column && fits(table.homes, homes) && fits(table.works, works));
+  }
+
+  /** The first of these; null where there is none. */
+  table(column, homes, works) {
+    return this.fitting(column, homes, works)[0] ?? null;
   }
 
   /** Jobs in each draw by group: cells of a table go to groupOf(home, work, cell), or nowhere where it is below 0. */
@@ -59,10 +65,10 @@ const quotients = (a, b) => a.map((value, at) => (b[at] ? value / b[at] : 0));
 /** The unit of a coarser level, or the same, that each unit of a level is in. */
 const unitsIn = (level, coarser) => Int32Array.from(level.starts, (start) => coarser.unitOf[start]);
 
-/** In each draw: who comes to a selection, stays, leaves (as `balanceOf`), lives in it, and all; null where draws do not tell. */
+/** In each draw: who comes to a selection, stays, leaves (as `balanceOf`), works, lives in it, and all; null where draws do not tell. */
 export function balanceDraws(data, selection, column) {
   const { draws } = data;
-  const none = { come: null, stay: null, leave: null, there: null, beyond: null, live: null, all: null };
+  const none = { come: null, stay: null, leave: null, there: null, beyond: null, work: null, live: null, all: null };
   if (!draws) return none;
   const table = draws.table(column, [selection], [selection]);
   if (table) {
@@ -70,7 +76,8 @@ export function balanceDraws(data, selection, column) {
     const { externalZones } = table.works;
     const sums = draws.sums(table, BALANCE.length, (home, work) => balanceGroup(from[home], to[work], externalZones.has(work)));
     const [come, stay, leave, there, beyond] = sums;
-    return { come, stay, leave, there, beyond, live: [stay, leave, beyond].reduce(added), all: sums.reduce(added) };
+    const [work, live] = [[come, stay, there], [stay, leave, beyond]].map((parts) => parts.reduce(added));
+    return { come, stay, leave, there, beyond, work, live, all: sums.reduce(added) };
   }
   const residents = draws.table(column, [selection], []);
   if (!residents) return none;
@@ -161,7 +168,7 @@ const ONE_CENTROID = SAME_PLACE + 1;
 export function commuteTable({ draws, levels }, side, selection, column) {
   const own = selection ? [selection] : [];
   const [home, work] = { work: [[], own], home: [own, []], both: [own, own] }[side];
-  return draws?.table(column, home, [levels[0], ...work]) ?? null; // of homes and workplaces
+  return draws?.fitting(column, home, [levels[0], ...work]).at(-1) ?? null; // of homes and workplaces; the finest has the places
 }
 
 /**

@@ -122,7 +122,7 @@ export function showBalance(data, { selection, column }, balance) {
   const elsewhere = (jobs, all, ends) => (jobs ? [row(say("work_in_zones", { zones: zonesOfWork(data) }), jobs, all, ends)] : []);
   byId("balance-table").replaceChildren(
     tableRow("th", [say("who_head"), say("workers_head"), say("share_head")]),
-    row(say("work_here"), workers, workers),
+    row(say("work_here"), workers, workers, data.draws?.estimated.includes(column) ? of("work") : null),
     row(say("come_here"), come, workers, of("come")),
     ...elsewhere(there, workers, of("there")),
     row(say("live_here_too"), stay, workers, of("stay")),
@@ -193,17 +193,18 @@ export function showSummary(state, found, unit, data, draws) {
 }
 
 /** From where to where the number of a choice may be in truth; or why that is not said. */
-function boundWords(data, { side, selection, column }, { live, all }) {
-  if (side === "work" || !selection) return say("public_totals");
-  const ends = data.draws.ends(side === "home" ? live : all);
-  if (!ends) return noIntervals(data, column, side === "both");
+function boundWords(data, { side, selection, column }, { work, live, all }) {
+  const exact = !data.draws.estimated.includes(column);
+  if (!selection || (side === "work" && exact)) return exact ? say("public_totals") : "";
+  const ends = data.draws.ends({ work, home: live, both: all }[side]);
+  if (!ends) return noIntervals(data, column, side !== "home");
   return say("true_number", { interval: intervalWords(ends) });
 }
 
 /** Why numbers have no interval, though the page has draws, as a sentence. Commuters are in tables of flows. */
 export function noIntervals({ draws }, column, flows, of = "", page = say("draws_here")) {
   if (!draws) return "";
-  const [table] = draws.tables.filter((each) => each.column === column && (!flows || each.works));
+  const table = draws.tables.findLast((each) => each.column === column && (!flows || each.works));
   const why = table ? say("draws_whole", table.homes) : say("draws_alike");
   return of ? say("no_interval_of", { of, page, why }) : say("no_interval", { page, why });
 }
@@ -243,13 +244,13 @@ export function showTop(data, state, { values, between, intervals }, jobs, choos
   const ends = between ? verbOf(inZones(between.come), inZones(between.leave)) : verbOf(homes, !homes);
   const bounded = Boolean(intervals.values ?? intervals.come);
   const more = (words) => (intervals.values ? [words()] : []);
-  const exact = side === "work" && !selection; // public totals
+  const totals = side === "work" && !selection; // of which there are no draws here, as they may be public totals
   byId("top-count").textContent = sentences(
     units.length > shown.length
       ? say("largest_of", { shown: shown.length, n: units.length, between: level.between })
       : say("all_with_any", { n: units.length, areas: units.length === 1 ? level.one : level.many }),
     beyond > 0 && say("in_zones", { n: beyond, share: share(beyond, jobs), which: ends }),
-    bounded ? say("intervals_of_top") : !exact && noIntervals(data, column, Boolean(selection)),
+    bounded ? say("intervals_of_top") : !totals && noIntervals(data, column, Boolean(selection)),
   );
   // Of the level's table of flows; totals of areas are another one.
   byId("top").classList.toggle("of-noise", Boolean(level.noise && selection));

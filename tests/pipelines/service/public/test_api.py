@@ -248,7 +248,7 @@ def test_the_contents(client: TestClient, base: str, published: Release) -> None
     assert {each["attribute"]: each["meaning"] for each in contents["attributes"]} == published.counts
     known = {(each["variable"], each["category"]) for each in contents["attributes"] if each["variable"]}
     assert known == {(name, value) for name, values in published.categories.items() for value in values}
-    assert (contents["intervals"], contents["interval_level"]) == (False, None)
+    assert contents["intervals"] == [table.name for table in published.draws().tables]
     for level in contents["levels"]:
         assert level["nests"] is True
         for address in ("href", "tiles", "style"):

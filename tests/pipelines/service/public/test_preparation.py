@@ -80,35 +80,30 @@ def test_what_is_there_is_not_made_again(service_state: Path, tmp_path: Path) ->
     for folder in (there.flows, there.tiles):
         folder.mkdir()
     assert there.complete
-    assert not Prepared(tmp_path, draws=tmp_path / "draws.parquet").complete
     prepare(service_state / "published" / NAME / "v1", there)
     assert {file.read_text() for file in files} == {"made before"}
     assert {*tmp_path.rglob("*")} == {*files, there.flows, there.tiles}
 
 
-def test_a_map_has_draws_beside_the_version_and_water_of_the_service(
+def test_a_map_has_intervals_and_water_of_the_service(
     new_state: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is another map when these are others, and is made without those that cannot be used."""
+    """It is another map when water and roads are others, and is made without those that cannot be used."""
     folder = new_state / "published" / NAME / "v1"
     (content,) = (path.name for path in (new_state / "cache").iterdir())
     points = pipelines.open_release(folder).geography.points().geometry
-    lake, missing = tmp_path / "lake.geojson", tmp_path / "roads.gpkg"
+    lake, broken = tmp_path / "lake.geojson", tmp_path / "roads.gpkg"
+    broken.write_bytes(b"broken")
     gpd.GeoSeries([points[~points.is_empty].union_all().envelope], crs="EPSG:4326").to_file(lake)
-    beside = folder.with_name("v1.draws.parquet")
-    pipelines.open_release(folder).write_intervals(tmp_path / "intervals", draws=19)["draws"].rename(beside)
-    alone, names = Preparation(new_state / "cache"), []
-    names += [alone.of(content).map, alone.of(content, folder).map]
-    for truncated in (False, True):
-        if truncated:
-            beside.write_bytes(beside.read_bytes()[:-50])
-        backdrop = Backdrop("Lakes, Inc.", lake, missing if truncated else None)
-        prepared = Preparation(new_state / "cache", backdrop).of(content, folder)
+    names = [Preparation(new_state / "cache").of(content).map]
+    for roads in (None, broken):
+        backdrop = Backdrop("Lakes, Inc.", lake, roads)
+        prepared = Preparation(new_state / "cache", backdrop).of(content)
         prepare(folder, prepared)
         page = prepared.map.read_text()
         assert gzip.decompress(prepared.compressed_map.read_bytes()).decode() == page
-        assert ('"draws":{"n":19,' in page) != truncated
-        assert ("Lakes, Inc." in page) != truncated
+        assert '"draws":{"n":19,' in page
+        assert ("Lakes, Inc." in page) == (roads is None)
         names.append(prepared.map)
         unpacked = prepared.unpacked_draws
         assert unpacked is not None
@@ -120,6 +115,5 @@ def test_a_map_has_draws_beside_the_version_and_water_of_the_service(
                 assert_frame_equal(ready.flows(*table), packed.flows(*table))
     assert len({*names}) == len(names)
     assert [record.getMessage() for record in caplog.records] == [
-        "v1.draws.parquet is not used: PublicReleaseError",
         "water and roads are not used: InputError",
     ]

@@ -16,11 +16,11 @@ import geo_data
 import pipelines
 import synth
 from geo_data.od_files import count_columns
-from helpers import Said, load, seal_again
+from helpers import load
 from pipelines import PublicReleaseError, Release
 from pipelines.cli.main import main
 from pipelines.drawing.estimating import PublicModel
-from pipelines.views.exports.source import ExportError
+from pipelines.release.intervals import N_DRAWS
 from pipelines.views.intervals.evidence import _drawn, _Prior
 from pipelines.views.intervals.reading import coverage_words
 from synth.geometric.measured import JobGroups
@@ -29,16 +29,13 @@ from synth.posterior.implicates import Published
 
 from ...running.helpers import GEOMETRIC
 
-DRAWS = 40
 held_by_lot = load("benchmarks/by_lot.py").held_by_lot
 
 
 @pytest.fixture(scope="module")
 def public(small_release: Release, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A public folder that stands alone, with its intervals beside it."""
-    folder = Path(shutil.copytree(small_release.public, tmp_path_factory.mktemp("alone") / "public"))
-    pipelines.open_release(folder).write_intervals(draws=DRAWS)
-    return folder
+    """A public folder that stands alone."""
+    return Path(shutil.copytree(small_release.public, tmp_path_factory.mktemp("alone") / "public"))
 
 
 @pytest.fixture(scope="module")
@@ -47,13 +44,15 @@ def opened(public: Path) -> pipelines.PosteriorDraws:
 
 
 def test_every_draw_has_the_public_totals(public: Path, opened: pipelines.PosteriorDraws) -> None:
-    rows = pipelines.open_release(public).unit_flows("st", "tabblk2010", ["S000", "SA01"])
-    said = opened.release.geography.codes("tabblk2010")
-    for attribute, count in ((None, "S000"), ("SA", "SA01")):
-        drawn = opened.implicates("st", "tabblk2010", attribute or ())
-        drawn = drawn if attribute is None else drawn[drawn["SA"] == "SA01"]
-        jobs = drawn.groupby("work")[[str(i + 1) for i in range(DRAWS)]].sum()
-        public_jobs = rows.groupby(said[rows["work"]])[count].sum()
+    (by,) = (table.attributes[0] for table in opened.tables if table.work and table.attributes)
+    column = count_columns(opened.release.categories)[by][0]
+    for names, count, level in (((), "S000", "tabblk2010"), ((by,), column, "trct")):
+        rows = pipelines.open_release(public).unit_flows("st", level, [count])
+        drawn = opened.implicates("st", level, names)
+        if names:
+            drawn = drawn[drawn[by] == opened.release.categories[by][0]]
+        jobs = drawn.groupby("work")[[str(i + 1) for i in range(N_DRAWS)]].sum()
+        public_jobs = rows.groupby(opened.release.geography.codes(level)[rows["work"]])[count].sum()
         expected = public_jobs[public_jobs > 0]
         assert jobs.index.tolist() == expected.index.tolist()
         assert (jobs.to_numpy() == expected.to_numpy()[:, np.newaxis]).all()
@@ -103,7 +102,7 @@ def test_the_model_of_the_draws_has_learned_who_lives_where_they_work(public: Pa
 
 
 def test_any_sum_of_areas_is_a_sum_in_every_draw(opened: pipelines.PosteriorDraws) -> None:
-    numbers = [str(i + 1) for i in range(DRAWS)]
+    numbers = [str(i + 1) for i in range(N_DRAWS)]
     tracts = opened.release.geography.codes("trct")
     towns = {code: f"town {i % 2}" for i, code in enumerate(tracts.tolist())}
     fine = opened.implicates("trct", "trct")
@@ -111,83 +110,57 @@ def test_any_sum_of_areas_is_a_sum_in_every_draw(opened: pipelines.PosteriorDraw
     found = opened.implicates(towns, pd.Series(towns)).set_index(["home", "work"])
     pd.testing.assert_frame_equal(found.sort_index(), by_town, check_dtype=False)
     intervals = opened.flows(towns, towns).set_index(["home", "work"]).sort_index()
-    ordered = np.sort(by_town.to_numpy(), axis=1)
-    assert (intervals["low"].to_numpy() == ordered[:, 1]).all()
-    assert (intervals["high"].to_numpy() == ordered[:, -2]).all()
+    drawn = by_town.to_numpy()
+    assert (intervals["low"].to_numpy() == drawn.min(axis=1)).all()
+    assert (intervals["high"].to_numpy() == drawn.max(axis=1)).all()
+    assert np.allclose(intervals["estimate"], drawn.mean(axis=1), atol=0.051)
     half = dict.fromkeys(tracts.tolist()[:2], "one")
     assert opened.flows(half, None)["home"].tolist() == ["one"], "units without an area are left out"
 
 
-def test_the_tables_of_the_workload_are_those_of_the_draws(
+def test_tables_of_areas_and_flows_are_those_of_the_draws(
     public: Path, opened: pipelines.PosteriorDraws
 ) -> None:
-    folder = public.parent / "intervals"
-    names = {path.name for path in folder.glob("*.csv.gz")}
-    assert names >= {
-        "flows_trct_to_trct.csv.gz",
-        "flows_trct_to_tabblk2010.csv.gz",
-        "residents_trct_by_SE.csv.gz",
-    }
-    codes = dict.fromkeys(("home", "work", "SE"), "str")
-    flows = pd.read_csv(folder / "flows_trct_to_trct.csv.gz", dtype=codes)
-    pd.testing.assert_frame_equal(flows, opened.flows("trct", "trct"), check_dtype=False)
-    assert ((flows["low"] <= flows["S000"]) & (flows["S000"] <= flows["high"])).all()
-    residents = pd.read_csv(folder / "residents_trct_by_SE.csv.gz", dtype=codes)
-    assert residents.columns.tolist() == ["home", "SE", "S000", "low", "high"]
-    said = (folder / "README.txt").read_text(encoding="utf-8")
-    assert "for the interval of any sum of these:" in " ".join(said.split()), "not of areas that cut them"
-    assert all(line in said for line in coverage_words())
+    codes = dict.fromkeys(("home", "work", "code"), "str")
+    flows, areas = (pd.read_csv(public / name, dtype=codes) for name in ("flows.csv", "areas.csv"))
+    ends = ["estimate", "low", "high"]
+    for level in ("cty", "trct"):
+        here = flows[flows["level"] == level].set_index(["home", "work"])[ends].sort_index()
+        found = opened.flows(level, level).set_index(["home", "work"])[ends].sort_index()
+        pd.testing.assert_frame_equal(here, found)
+        here = areas[(areas["level"] == level) & (areas["count"] == "residents")].set_index("code")[ends]
+        found = opened.flows(level, None).set_index("home")[ends]
+        pd.testing.assert_frame_equal(here, found, check_names=False)
 
 
 @pytest.fixture(scope="module")
-def cut(cut_release: Release, tmp_path_factory: pytest.TempPathFactory) -> pipelines.PosteriorDraws:
-    """Draws by home block, as the workload has tables of areas that cut tracts."""
-    folder = Path(shutil.copytree(cut_release.public, tmp_path_factory.mktemp("cut") / "public"))
-    pipelines.open_release(folder).write_intervals(draws=DRAWS)
-    return pipelines.open_release(folder).draws()
+def cut(cut_release: Release) -> pipelines.PosteriorDraws:
+    """Draws of tables of areas that cut tracts, and of home blocks."""
+    return pipelines.open_release(cut_release.public).draws()
 
 
-def test_areas_that_cut_units_have_the_intervals_of_their_blocks(cut: pipelines.PosteriorDraws) -> None:
+def test_areas_that_cut_units_have_the_intervals_of_their_own_tables(cut: pipelines.PosteriorDraws) -> None:
     geography = cut.release.geography
-    assert cut.home_level == geography.block_level
-    folder, codes = cut.path.parent, dict.fromkeys(("home", "work", "SE"), "str")
     for home, work, attribute in (
         ("stplc", "stplc", None),
         ("stplc", None, "SE"),
         ("tabblk2010", "trct", None),
         ("trct", "stplc", None),
     ):
-        areas = f"residents_{home}" if work is None else f"flows_{home}_to_{work}"
-        name = f"{areas}_by_{attribute}.csv.gz" if attribute else f"{areas}.csv.gz"
         found = cut.flows(home, work, attribute or ())
         assert len(found)
         assert (found["high"] > found["low"]).any(), "nothing says where a unit's homes are"
-        pd.testing.assert_frame_equal(pd.read_csv(folder / name, dtype=codes), found, check_dtype=False)
-    numbers = [str(i + 1) for i in range(DRAWS)]
-    place = pd.Series(geography.codes("stplc")[geography.non_nesting_areas["stplc"].area], geography.blocks)
+    assert not cut.has("tabblk2010", "stplc"), "no table has parts of both"
+    numbers = [str(i + 1) for i in range(N_DRAWS)]
     by_place = cut.implicates("stplc", "stplc").set_index(["home", "work"])[numbers]
-    fine = cut.implicates("tabblk2010", "tabblk2010")
-    sums = fine.groupby([fine["home"].map(place), fine["work"].map(place)])[numbers].sum()
-    pd.testing.assert_frame_equal(by_place.sort_index(), sums.sort_index(), check_names=False)
+    every = cut.implicates(dict.fromkeys(geography.codes("stplc").tolist(), "all"), "stplc")
+    sums = by_place.groupby("work").sum()
+    assert (every.set_index("work")[numbers] == sums).all(axis=None)
+    place = geography.codes("stplc")[geography.non_nesting_areas["stplc"].area]
     jobs = cut.release.unit_flows("st", "tabblk2010")
-    public = jobs.groupby(place.to_numpy()[jobs["work"]])["S000"].sum()
-    drawn = by_place.groupby("work").sum()
-    assert (drawn.to_numpy() == public[drawn.index].to_numpy()[:, np.newaxis]).all()
-    assert len(drawn) == len(public)
-
-
-def test_everybody_gets_the_same_draws(public: Path, tmp_path: Path, said: Said) -> None:
-    counted: list[tuple[int, int]] = []
-    again = pipelines.open_release(public).write_intervals(
-        tmp_path / "again",
-        draws=DRAWS,
-        progress=lambda done, of: counted.append((done, of)),
-    )
-    ends = [i for i, (done, of) in enumerate(counted) if done == of]
-    assert len(ends) == len(said) == 3, "each step is counted to its end"
-    assert ends[-1] == len(counted) - 1
-    for path in again.values():
-        assert path.read_bytes() == (public.parent / "intervals" / path.name).read_bytes()
+    public = jobs.groupby(place[jobs["work"]])["S000"].sum()
+    assert (sums.to_numpy() == public[sums.index].to_numpy()[:, np.newaxis]).all()
+    assert len(sums) == len(public)
 
 
 def test_counts_without_noise_have_no_width(
@@ -204,7 +177,6 @@ def test_counts_without_noise_have_no_width(
     cells = {"plan.coarsening": "units", "plan.cell_level": "trct", "privacy.epsilon": "60"}
     for pools in ({"plan.pool_below": 10_000, "plan.pool_level": "trct"}, {"plan.pool_below": 1}):
         release = pipelines.run(small_config(GEOMETRIC, {"plan.split_threshold": None}, cells, pools))
-        release.write_intervals(draws=19)
         found = release.draws().flows("trct", "trct")
         assert (found["low"] == found["high"]).all()
         unit = [geography.unit_number("trct", found[side]) for side in ("work", "home")]
@@ -233,119 +205,81 @@ def test_intervals_of_a_release_hold_the_truth(mechanism: str, tmp_path: Path, c
     text = text.replace('retention_min = "0.5"', f'retention_min = "1"\n{plan}')
     config = pipelines.parse_config(text, path.parent, "demo.toml").with_out(tmp_path / "release")
     release = pipelines.run(config)
-    release.write_intervals(draws=60)
     opened = release.draws()
     geography = release.plan.geography
     source = geo_data.LodesJobs(config.jobs.file, geography, config.jobs.aux)
     truth, random = source.records(), np.random.default_rng(1)
-    for home, work in (*tables, ("town", "town")):
+    for home, work in tables:
         n = geography.n_units(home)
         unit = geography.unit_of(work, truth.work).astype(np.int64)
         jobs = np.bincount(
             unit * n + geography.unit_of(home, truth.home), minlength=geography.n_units(work) * n
         )
-        held = []
-        for cells in opened.cells(home, work):
-            own = jobs[cells.work * n + cells.home]
-            held.append(held_by_lot(own, cells.counts, random)[cells.counts.mean(axis=0) >= 0.5])
-        every = np.concatenate(held)
+        cells = opened.cells(home, work)
+        own = jobs[cells.work * n + cells.home]
+        every = held_by_lot(own, cells.counts, random)[cells.counts.mean(axis=0) >= 0.5]
         by_chance = 3 * np.sqrt(0.09 / every.size)
         assert 0.87 - by_chance < every.mean() < 0.98, (home, work, every.mean(), every.size)
 
 
-def test_without_what_was_published_there_are_no_intervals(
-    small_config: Callable[..., pipelines.ReleaseConfig],
-    public_copy: Path,
-    tmp_path: Path,
-    clean_source: object,
-) -> None:
-    def refused(folder: Path, **more: int) -> str:
-        with pytest.raises(PublicReleaseError) as caught:
-            pipelines.open_release(folder).write_intervals(tmp_path / "intervals", **more)
-        assert not (tmp_path / "intervals").exists()
-        return str(caught.value)
-
-    assert "19" in refused(public_copy, draws=18)
-    rows = next(public_copy.glob("*_main_*.parquet"))
-    table = pd.read_parquet(rows)
-    table.loc[0, "S000"] += 1
-    table.to_parquet(rows, index=False)
-    seal_again(public_copy)
-    assert "the data do not have the jobs of the plan" in refused(public_copy)
-    table.loc[0, "h_geocode"] = "somewhere"
-    table.to_parquet(rows, index=False)
-    assert "not in the plan" in refused(public_copy)
-    (public_copy / "plan" / "pools.parquet").write_bytes(b"other")
-    assert "pools.parquet" in refused(public_copy)
-    release = pipelines.run(small_config(GEOMETRIC))
-    shutil.rmtree(release.public / "measurements")
-    assert "noisy counts" in refused(release.public)
-
-
 def test_what_cannot_be_asked_is_refused(
-    public: Path, opened: pipelines.PosteriorDraws, tmp_path: Path
+    public: Path, opened: pipelines.PosteriorDraws, public_copy: Path
 ) -> None:
     for ask, said in (
-        (lambda: opened.flows("tabblk2010", "trct"), "no homes by 'tabblk2010'"),
+        (lambda: opened.flows("tabblk2010", "trct"), "no table has parts of .*; there are: trct to trct; "),
         (lambda: opened.flows("trct", "moon"), "no workplaces by 'moon'"),
         (lambda: opened.flows("stplc", "trct"), "no homes by 'stplc'"),
         (lambda: opened.flows("trct", "trct", "XX"), "no attribute XX"),
         (lambda: opened.flows({"99": "a"}, "trct"), "not units of one level"),
-        (lambda: pipelines.open_release(public).write_intervals(), "is there already"),
-        (lambda: pipelines.open_release(public).write_intervals(public / "intervals"), "odsynth verify fail"),
-        (lambda: pipelines.open_release(public).draws(tmp_path / "none.parquet"), "odsynth intervals"),
+        (lambda: pipelines.open_release(public).write_intervals(), "jobs by workplace are exact"),
     ):
         with pytest.raises(PublicReleaseError, match=said):
             ask()
-
-
-def test_a_file_of_another_release_or_damaged_is_refused(public: Path, tmp_path: Path) -> None:
-    other = Path(shutil.copytree(public, tmp_path / "public"))
-    (other / "SHA256SUMS").write_bytes((other / "SHA256SUMS").read_bytes() + b"\n")
-    draws = public.parent / "intervals" / "draws.parquet"
-    with pytest.raises(PublicReleaseError, match="of another release"):
-        pipelines.open_release(other).draws(draws)
-    half = tmp_path / "half.parquet"
-    half.write_bytes(draws.read_bytes()[:-100])
-    with pytest.raises(PublicReleaseError, match="damaged"):
-        pipelines.open_release(public).draws(half)
-    pd.DataFrame({"a": [1]}).to_parquet(half)
-    with pytest.raises(PublicReleaseError, match="the format is not"):
-        pipelines.open_release(public).draws(half)
+    file = public_copy / "intervals.parquet"
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(PublicReleaseError, match=r"intervals\.parquet: damaged"):
+        pipelines.open_release(public_copy).draws().flows("trct", "trct")
+    file.unlink()
+    with pytest.raises(PublicReleaseError, match="no such file"):
+        pipelines.open_release(public_copy).draws()
 
 
 def test_exports_have_the_intervals_of_their_flows(
     public: Path, opened: pipelines.PosteriorDraws, tmp_path: Path
 ) -> None:
-    draws = public.parent / "intervals" / "draws.parquet"
-    pipelines.open_release(public).export(["csv", "geoparquet"], tmp_path, home_level="trct", intervals=draws)
+    release = pipelines.open_release(public)
+    release.export(["csv", "geoparquet", "omx"], tmp_path, home_level="trct")
     codes = dict.fromkeys(("home", "work"), "str")
     flows = pd.read_csv(next(tmp_path.glob("csv/*flows*.csv")), dtype=codes)
     said = opened.flows("trct", "trct").set_index(["work", "home"])[["low", "high"]]
     own = flows.set_index(["work", "home"])[["low", "high"]]
     pd.testing.assert_frame_equal(own, said.reindex(own.index, fill_value=0))
     assert (own["high"] > 0).any()
+    found = 0
     for name, columns in count_columns(opened.release.categories).items():
-        assert name in opened.attributes
+        if not opened.has("trct", "trct", (name,)):
+            assert not {f"low_{column}" for column in columns} & {*flows}
+            continue
+        found += 1
         by = opened.flows("trct", "trct", name).set_index(["work", "home", name])[["low", "high"]]
         for category, column in zip(opened.release.categories[name], columns, strict=True):
             ends = flows.set_index(["work", "home"])[[f"low_{column}", f"high_{column}"]]
             said = by.xs(category, level=name).reindex(ends.index, fill_value=0)
             assert ends.to_numpy().tolist() == said.to_numpy().tolist(), column
+    assert found
     packed = pd.read_parquet(next(tmp_path.glob("geoparquet/*flows*.parquet")))
     assert packed[["low", "high"]].to_numpy().tolist() == own.to_numpy().tolist()
-    assert coverage_words()[0] in (tmp_path / "csv" / "README.txt").read_text(encoding="utf-8")
-    with pytest.raises(ExportError, match=r"omx: the format has no place for intervals.* csv, geoparq"):
-        pipelines.open_release(public).export(["csv", "omx"], tmp_path / "mixed", intervals=draws)
-    assert not (tmp_path / "mixed").exists()
-    with pytest.raises(ExportError, match="no intervals of homes by tabblk2010"):
-        pipelines.open_release(public).export(
-            ["csv"], tmp_path / "fine", home_level="tabblk2010", intervals=draws
-        )
+    readmes = {name: (tmp_path / name / "README.txt").read_text(encoding="utf-8") for name in ("csv", "omx")}
+    assert coverage_words()[0] in readmes["csv"]
+    assert coverage_words()[0] not in readmes["omx"], "which has no place for intervals"
+    release.export("csv", tmp_path / "fine", home_level="tabblk2010", work_level="trct")
+    fine = pd.read_csv(next(tmp_path.glob("fine/csv/*flows*.csv")), nrows=1)
+    assert "low" not in fine, "of home blocks there are no draws"
+    assert coverage_words()[0] not in (tmp_path / "fine" / "csv" / "README.txt").read_text(encoding="utf-8")
 
 
-def test_the_command_says_what_intervals_cover(public_copy: Path) -> None:
-    result = CliRunner().invoke(main, ["intervals", str(public_copy), "--draws", "19"])
-    assert result.exit_code == 0, result.output
-    assert (public_copy.parent / "intervals" / "draws.parquet").is_file()
-    assert all(line in result.output for line in coverage_words())
+def test_the_command_says_where_intervals_are(public: Path) -> None:
+    result = CliRunner().invoke(main, ["intervals", str(public)])
+    assert result.exit_code != 0
+    assert "read intervals.parquet" in result.output
+    assert not (public.parent / "intervals").exists()

@@ -110,13 +110,9 @@ def noisy_file(noisy: Release, library: Path, tmp_path_factory: pytest.TempPathF
 
 
 @pytest.fixture(scope="session")
-def bounded(
-    mapped: Release, library: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[PosteriorDraws, Path]:
-    """Posterior draws of the small release, and its map with them."""
-    folder = tmp_path_factory.mktemp("bounded")
-    file = mapped.write_intervals(folder / "intervals", draws=39)["draws"]
-    return mapped.draws(file), mapped.map(folder / "map.html", intervals=file)
+def bounded(mapped: Release, map_file: Path) -> tuple[PosteriorDraws, Path]:
+    """Posterior draws of the small release, and its map."""
+    return mapped.draws(), map_file
 
 
 @pytest.fixture(scope="session")

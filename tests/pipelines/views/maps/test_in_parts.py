@@ -194,7 +194,7 @@ def test_large_draws_are_fetched_when_intervals_are_wanted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In a file they come after the first picture; then all is as in a map that has them at once."""
-    draws, at_once = bounded
+    _, at_once = bounded
     monkeypatch.setattr(payload, "_AT_ONCE", 0)
     chosen = f"level=trct&side=home&chosen=trct:{mapped.geography.codes('trct')[0]}"
 
@@ -206,7 +206,7 @@ def test_large_draws_are_fetched_when_intervals_are_wanted(
     with Reader(browser, at_once) as reader:
         wanted = seen(reader)
     assert "True number" in wanted[0]
-    page = mapped.map(site[0] / "map.html", intervals=draws.path, site=True)
+    page = mapped.map(site[0] / "map.html", site=True)
     with Reader(browser, page, site=f"{site[1]}/map.html") as reader:
         assert seen(reader)[0] == ""
         Site.does = "cut"
@@ -215,6 +215,6 @@ def test_large_draws_are_fetched_when_intervals_are_wanted(
         reader.page.wait_for_selector("#open-intervals", state="hidden")
         assert seen(reader) == wanted
         assert [url for url in reader.requests if not url.startswith((site[1], "blob:", "data:"))] == []
-    with Reader(browser, mapped.map(site[0] / "one.html", intervals=draws.path)) as reader:
+    with Reader(browser, mapped.map(site[0] / "one.html")) as reader:
         reader.page.wait_for_function("document.getElementById('loading').innerText === ''")
         assert seen(reader) == wanted

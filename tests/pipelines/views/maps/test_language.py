@@ -79,8 +79,7 @@ def german(noisy: Release, library: Path, tmp_path_factory: pytest.TempPathFacto
     """The map of a German release with noise, external zones and intervals."""
     folder = tmp_path_factory.mktemp("german")
     release = open_release(german_copy(noisy.public, folder))
-    draws = release.write_intervals(folder / "intervals", draws=39)["draws"]
-    return release.map(folder / "map.html", intervals=draws)
+    return release.map(folder / "map.html")
 
 
 def used(reader: Reader) -> Iterator[None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -135,18 +134,17 @@ def test_shapes_or_cells(payload: Payload, mapped: Release, shapeless: Release) 
     assert sorted(texts_of(around)["shapes"]) == sorted(mapped.levels)
 
 
-def test_draws_take_the_room_there_is(mapped: Release, tmp_path: Path) -> None:
+def test_draws_take_the_room_there_is(mapped: Release) -> None:
     """All of them where they fit; with less room they are of coarser levels, and then of residents only."""
-    mapped.write_intervals(tmp_path / "intervals", draws=19)
-    draws = mapped.draws(tmp_path / "intervals" / "draws.parquet")
-    levels = mapped.levels
+    draws, levels = mapped.draws(), mapped.levels
     whole = draw_tables(draws, levels, LARGE)
-    for table in (table for table in whole if table.column == "S000"):
-        assert table.home == draws.home_level
+    of_all = [table for table in whole if table.column == "S000"]
+    assert [(t.home, t.work) for t in of_all] == [("trct", None), ("trct", "trct"), ("bgrp", "bgrp")]
+    for table in of_all:
         rows = table.arrays["rows"]
         cells = np.stack([np.repeat(np.arange(len(rows)), rows), table.arrays["home"]])
         counts = table.arrays["counts"].reshape(-1, draws.draws)
-        (expected,) = draws.cells(table.home, table.work)
+        expected = draws.cells(table.home, table.work)
         order = np.lexsort([expected.home, expected.work])
         assert np.array_equal(cells, np.stack([expected.work, expected.home])[:, order])
         assert np.array_equal(counts, expected.counts.T[order])
@@ -157,7 +155,6 @@ def test_draws_take_the_room_there_is(mapped: Release, tmp_path: Path) -> None:
         coarser = [levels.index(fine.home) - levels.index(table.home) for fine, table in pairs]
         assert min(coarser, default=0) >= 0
         assert len(tables) < len(whole) or max(coarser) > 0
-    assert "draws" not in make_payload(mapped, LARGE).meta
 
 
 def test_levels_of_lodes() -> None:

@@ -54,11 +54,11 @@ class Truth:
 
     def __init__(self, draws: PosteriorDraws) -> None:
         self.draws, geography = draws, draws.release.geography
-        self.level = draws.home_level
+        self.level = "bgrp"
         self.codes = geography.codes(self.level).astype(str)
         self.jobs = np.zeros((draws.draws, len(self.codes), len(self.codes)), np.int64)
-        for cells in draws.cells(self.level, self.level):
-            self.jobs[:, cells.home, cells.work] = cells.counts
+        cells = draws.cells(self.level, self.level)
+        self.jobs[:, cells.home, cells.work] = cells.counts
 
     def of(self, home: str | list[str] | None, work: str | list[str] | None) -> np.ndarray:
         """Jobs in each draw of those whose codes begin so."""
