@@ -1,10 +1,10 @@
 """How often intervals of posterior draws hold the truth, by table, size and attribute.
 
-Usage: python benchmarks/interval_coverage.py [--releases 5] [--draws 40] [--epsilon 8.6 ...]
+Usage: python benchmarks/interval_coverage.py [--releases 5] [--epsilon 8.6 ...]
            [--case demo ...] [--without ties ...] [--write]
 
-For each case, mechanism and epsilon releases are made as anybody's would be, all by one plan, and posterior
-draws of each from its public folder alone (`pipelines.write_intervals`). Every count of a table, and of sums
+For each case, mechanism and epsilon releases are made as anybody's would be, all by one plan; each carries
+posterior draws of its tables (`Release.draws`). Every count of a table, and of sums
 of its areas, has an interval of 90 %. Found is how often it holds the truth: by lot
 (`by_lot.held_by_lot`, which is to be 90 % at any size), and as a closed interval of whole numbers. What
 intervals are to hold is said of releases, not of the counts of one: these have noise in common. So the share
@@ -33,7 +33,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,7 +44,6 @@ import matplotlib
 import numba
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 from by_lot import held_by_lot
 from matplotlib import pyplot as plt
 from numpy.typing import NDArray
@@ -60,7 +58,9 @@ from pipelines.config.loading import ReleaseConfig, parse_config
 from pipelines.planning.public_inputs import job_source
 from pipelines.running.demo import demo_inputs
 from pipelines.views.intervals import evidence
-from synth import _words
+from pipelines.views.intervals.carrying import carry_draws
+from pipelines.views.intervals.evidence import JobDraws
+from synth import RunKey, _words
 from synth.posterior import effects, implicates, inside, placing, ties
 from synth.posterior.inside import Inside
 from synth.posterior.intervals import intervals
@@ -290,13 +290,13 @@ class Coverage:
             key = key * len(draws.release.categories[each]) + truth.attributes[each]
         true, jobs = np.unique(key * wide + geography.unit_of(home, truth.home), return_counts=True)
         tally, missed = _Tally(self._random), true.size
-        for cells in draws.cells(home, work, names):
-            key = cells.work
-            for each, codes in zip(names, cells.categories, strict=True):
-                key = key * len(draws.release.categories[each]) + codes
-            own = _of_keys(true, jobs, key * wide + cells.home)
-            missed -= int((own > 0).sum())
-            tally.add(own, cells.counts)
+        cells = draws.cells(home, work, names)
+        key = cells.work
+        for each, codes in zip(names, cells.categories, strict=True):
+            key = key * len(draws.release.categories[each]) + codes
+        own = _of_keys(true, jobs, key * wide + cells.home)
+        missed -= int((own > 0).sum())
+        tally.add(own, cells.counts)
         yield from tally.rows(missed)
 
     def near_rows(self, unit: str, weights: Ints) -> Iterator[dict[str, str | int | float]]:
@@ -327,17 +327,13 @@ class Coverage:
         if of_work is not None:
             key += geography.unit_of(of_work, truth.work)
         true, jobs = np.unique(key * wide + geography.unit_of(level, truth.home), return_counts=True)
-        keys, counts = zip(
-            *((cells.work * wide + cells.home, cells.counts) for cells in self._draws.cells(level, of_work)),
-            strict=True,
-        )
+        cells = self._draws.cells(level, of_work)
+        drawn_keys = cells.work * wide + cells.home  # rising
         first = np.zeros((len(home), 1), np.int64) if work is None else work
         pairs = first[:, :, np.newaxis] * wide + home[:, np.newaxis]
         pairs = pairs.reshape(len(home), -1)
         own = _of_keys(true, jobs, pairs).sum(axis=1)
-        drawn_keys, drawn = np.concatenate(keys), np.concatenate(counts, axis=1)
-        order = np.argsort(drawn_keys)
-        total = np.stack([_of_keys(drawn_keys[order], row[order], pairs).sum(axis=1) for row in drawn])
+        total = np.stack([_of_keys(drawn_keys, row, pairs).sum(axis=1) for row in cells.counts])
         some = (own > 0) | (total > 0).any(axis=0)
         tally = _Tally(self._random)
         tally.add(own[some], total[:, some])
@@ -382,25 +378,28 @@ def _area_of(geography: geo_data.Geography, unit: str) -> str:
 
 
 def tables(draws: pipelines.PosteriorDraws, unit: str) -> Iterator[tuple[str, str, str | None, str | None]]:
-    """Yield the tables that are looked at: name, home level, work level, attribute."""
+    """Yield the tables that are looked at, of which there are draws: name, home, work, attribute."""
+    for words, home, work, attribute in _asked(draws, unit):
+        if draws.has(home, work, () if attribute is None else (attribute,)):
+            yield words, home, work, attribute
+
+
+def _asked(draws: pipelines.PosteriorDraws, unit: str) -> Iterator[tuple[str, str, str | None, str | None]]:
+    """Yield the tables that would be looked at."""
     levels, area = draws.release.levels, _area_of(draws.release.geography, unit)
     yield "unit to unit", unit, unit, None
     yield "unit to work block", unit, levels[-1], None
-    if draws.home_level == levels[-1]:
-        yield "home block to unit", levels[-1], unit, None
-    if draws.home_level != unit:
-        yield "finer unit to finer unit", draws.home_level, draws.home_level, None
-    geography = draws.release.geography
-    for kind in geography.non_nesting_areas:
-        if not geography.lie_within(draws.home_level, kind):
-            continue
+    yield "home block to unit", levels[-1], unit, None
+    if (finer := levels[min(levels.index(unit) + 1, len(levels) - 1)]) != unit:
+        yield "finer unit to finer unit", finer, finer, None
+    for kind in draws.release.geography.non_nesting_areas:
         yield f"{kind} to {kind}", kind, kind, None
         yield f"{kind} to unit", kind, unit, None
         yield f"unit to {kind}", unit, kind, None
         yield f"residents of {kind}", kind, None, None
-    for name in draws.attributes:
+    for name in draws.release.categories:
         yield f"residents of a unit by {name}", unit, None, name
-    for name in draws.attributes:
+    for name in draws.release.categories:
         yield f"unit to unit by {name}", unit, unit, name
     yield "residents of a unit", unit, None, None
     yield "unit to area", unit, area, None
@@ -408,18 +407,19 @@ def tables(draws: pipelines.PosteriorDraws, unit: str) -> Iterator[tuple[str, st
     yield "area to area", area, area, None
 
 
-def write_drawn(draws: pipelines.PosteriorDraws, path: Path) -> None:
-    """Write jobs of the first draw as microdata; blocks of a home unit have equal chances."""
-    geography, names = draws.release.geography, ["work", *draws.attributes]
-    held = pq.read_table(draws.path)
-    jobs, starts = held["jobs"].to_numpy(), geography.starts(draws.home_level)
-    unit = np.concatenate(
-        [homes[:n] for homes, n in zip(held["homes"].to_numpy(), jobs.tolist(), strict=True)]
-    ).astype(np.int64)
+def write_drawn(release: pipelines.Release, path: Path) -> None:
+    """Write jobs of a posterior draw as microdata; blocks of a home unit have equal chances."""
+    geography = release.geography
+    jobs = JobDraws(release, 1, RunKey(bytes(32), secure=False), lambda *_: None)
+    unit = np.concatenate([place.homes[0] for place in jobs.places()]).astype(np.int64)
+    starts = geography.starts(jobs.home_level)
     wide = np.diff(np.append(starts, geography.n_blocks))[unit]
     block = starts[unit] + np.random.default_rng(1).integers(wide)
-    frame = held.select(names).to_pandas().loc[np.repeat(np.arange(jobs.size), jobs)]
-    frame["home"] = geography.block_codes.to_numpy(zero_copy_only=False)[block]
+    row = np.repeat(np.arange(jobs.jobs.size), jobs.jobs)
+    frame = pd.DataFrame({"work": geography.blocks[jobs.work[row]]})
+    for name, codes in jobs.attributes.items():
+        frame[name] = np.array(release.categories[name], object)[codes[row]]
+    frame["home"] = geography.blocks[block]
     frame.to_csv(path, index=False)
 
 
@@ -428,7 +428,6 @@ def measure_coverage(
     mechanism: str,
     epsilon: str,
     releases: int,
-    draws: int,
     drawn: bool = False,
     without: tuple[str, ...] = (),
 ) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -439,10 +438,8 @@ def measure_coverage(
     with tempfile.TemporaryDirectory() as scratch:
         config = configuration(name, mechanism, epsilon, Path(scratch))
         if drawn:
-            public = pipelines.run(config).public
-            pipelines.open_release(public).write_intervals(draws=draws)
             path = Path(scratch) / "drawn.csv.gz"
-            write_drawn(pipelines.open_release(public).draws(), path)
+            write_drawn(pipelines.run(config), path)
             config = configuration(name, mechanism, epsilon, Path(scratch) / "again", path)
         of = {"case": name, "mechanism": mechanism, "epsilon": epsilon}
         planned = Path(scratch) / "plan"
@@ -453,19 +450,19 @@ def measure_coverage(
         ]
         for effect in ("", *without):
             with left_out(effect, Path(scratch)):
-                rows = [held_of(release, config, draws) for release in made]
+                if effect:
+                    for release in made:
+                        carry_draws(release, Path(scratch))
+                rows = [held_of(release, config) for release in made]
             yield effect, pooled(rows).assign(**of)[[*of, *COLUMNS]]
 
 
-def held_of(release: pipelines.Release, config: ReleaseConfig, draws: int) -> pd.DataFrame:
-    """Make draws of a release; return a row for each table and size."""
-    folder = release.out / "intervals"
-    shutil.rmtree(folder, ignore_errors=True)
-    release.write_intervals(draws=draws)
+def held_of(release: pipelines.Release, config: ReleaseConfig) -> pd.DataFrame:
+    """Return a row for each table and size of a release."""
     opened, plan = pipelines.open_release(release.public).draws(), release.plan
     source = job_source(config, plan.geography)
     truth: dict[str | None, JobRecords] = {
-        each: source.records(() if each is None else (each,)) for each in (None, *opened.attributes)
+        each: source.records(() if each is None else (each,)) for each in (None, *release.categories)
     }
     what = "; ".join(f"{words} ({float(share):.0%})" for words, share in plan.tables) or (
         f"{plan.numeric.pools.n_pools:,} urns"
@@ -669,7 +666,6 @@ def draw_picture(results: pd.DataFrame) -> None:
 
 @click.command()
 @click.option("--releases", type=click.IntRange(min=1), default=5, show_default=True, help="Of each plan.")
-@click.option("--draws", type=click.IntRange(min=19), default=40, show_default=True)
 @click.option("--epsilon", multiple=True, default=("8.6", "4.6", "2", "1"), show_default=True)
 @click.option("--case", "cases", multiple=True, type=click.Choice([*CASES, *sorted(OTHERS)]), default=CASES)
 @click.option("--mechanism", multiple=True, default=("geometric", "dirichlet"), show_default=True)
@@ -679,7 +675,6 @@ def draw_picture(results: pd.DataFrame) -> None:
 @click.option("--page", is_flag=True, help=f"Write the page from {RESULTS.name}; nothing is measured.")
 def main(
     releases: int,
-    draws: int,
     epsilon: tuple[str, ...],
     cases: tuple[str, ...],
     mechanism: tuple[str, ...],
@@ -697,7 +692,7 @@ def main(
         for name in cases:
             for one in epsilon:
                 for which in mechanism:
-                    results = measure_coverage(name, which, one, releases, draws, drawn, without)
+                    results = measure_coverage(name, which, one, releases, drawn, without)
                     _, found = next(results)
                     click.echo(found.to_string(index=False))
                     rows = []

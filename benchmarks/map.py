@@ -9,8 +9,7 @@ map_NAME_*.png, where NAME is the first part of the release's file names.
 
 With --jobs, simulates a state with so many jobs (`odsynth simulate`, all of it as one state), releases it,
 and prints how soon its map is drawn, how soon it answers, and how much memory the browser takes with all that
-it starts (what processes share is counted once: PSS); without draws and with 40 of them. A FOLDER is kept,
-and a release, and draws, in it are taken: drawing three million jobs takes twenty minutes of a processor.
+it starts (what processes share is counted once: PSS). A FOLDER is kept, and a release in it is taken.
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ from pipelines import open_release
 
 LOADS = 5
 OPENINGS = 3  # of the map of a simulated state
-DRAWS = 40
 LAPTOP, PHONE = {"width": 1366, "height": 768}, {"width": 390, "height": 844}
 ODSYNTH = [sys.executable, "-m", "pipelines.cli"]
 PAUSE = 0.2  # seconds between two looks at the memory
@@ -100,31 +98,27 @@ def of_a_state(folder: Path, jobs: int) -> str:
         said = config.read_text(encoding="utf-8")
         config.write_text(said.replace('["st", "cty"', '["cty"'), encoding="utf-8")  # all of it is one state
         run([*ODSYNTH, "run", str(config)])
-    public, draws = folder / "release" / "public", folder / "intervals" / "draws.parquet"
-    if not draws.is_file():  # which takes a while
-        run([*ODSYNTH, "intervals", str(public), "--to", str(draws.parent), "--draws", str(DRAWS)])
+    public = folder / "release" / "public"
     load = os.getloadavg()[0]
-    alone, bounded = Openings(public, folder / "map.html"), Openings(public, folder / "bounded.html", draws)
+    opened = Openings(public, folder / "map.html")
     release = open_release(public)
     sizes = ", ".join(f"{release.geography.n_units(level):,} {level}" for level in release.levels)
     workers = release.certificate.totals.synthetic_workers
-    about = meta_of(bounded.path)["draws"]
+    about = meta_of(opened.path)["draws"]
     kinds = {f"{t['home']} to {t['work']}" if t["work"] else t["home"]: None for t in about["tables"]}
-    site = open_release(public).map(folder / "site" / "map.html", intervals=draws, site=True)
+    site = open_release(public).map(folder / "site" / "map.html", site=True)
     parts = [int(size) for size in re.findall(r'data-bytes="(\d+)"', site.read_text(encoding="utf-8"))]
     sent = len(gzip.compress(site.read_bytes()))
     rows = [
         ["jobs; areas", f"{workers:,}; {sizes}", ""],
-        ["size of the file; time to make it", f"{alone.size}; {alone.took:.0f} s", ""],
-        *alone.rows(),
         [
             f"with {about['n']} draws ({', '.join(kinds)}): size of the file; time to make it",
-            f"{bounded.size}; {bounded.took:.0f} s",
+            f"{opened.size}; {opened.took:.0f} s",
             "",
         ],
-        *([f"with draws: {name}", *values] for name, *values in bounded.rows()),
+        *opened.rows(),
         [
-            "on a site, with draws: sent at first, compressed; when it is opened",
+            "on a site: sent at first, compressed; when it is opened",
             f"{sent / 1e6:.1f} MB; {sum(parts) / 1e6:.1f} MB",
             "",
         ],
@@ -143,9 +137,9 @@ def meta_of(path: Path) -> dict[str, Any]:
 class Openings:
     """A map is made and opened some times, and what that takes."""
 
-    def __init__(self, public: Path, path: Path, draws: Path | None = None) -> None:
+    def __init__(self, public: Path, path: Path) -> None:
         begin = time.perf_counter()
-        self.path = open_release(public).map(path, intervals=draws)
+        self.path = open_release(public).map(path)
         self.took, self.size = time.perf_counter() - begin, f"{path.stat().st_size / 1e6:.1f} MB"
         self.pictures, self.worked, self.bounds = [], [], []
         self.answers, self.opened, self.later, self.memory = [], [], [], []

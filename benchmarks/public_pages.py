@@ -2,8 +2,7 @@
 
 Usage: python benchmarks/public_pages.py OUT [OUT ...] [--images FOLDER]
 
-Each OUT is the folder of a release that is fit for publication; where `odsynth intervals` has put draws in
-it, numbers have intervals. They are published in this order into a temporary folder; the service is started
+Each OUT is the folder of a release that is fit for publication. They are published in this order into a temporary folder; the service is started
 on it. Every public page is opened on a phone and on a laptop, in light and in dark. What axe-core finds, what
 is wider than the screen, what Tab does not reach or does not show, what is asked of other hosts, and what the
 browser complains of, is an error; also when the last release has errata, and when it was withdrawn. With
@@ -14,7 +13,6 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -34,7 +32,6 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 import pipelines
 from pipelines.service.public.catalog import Catalog, Version
-from pipelines.service.public.preparation import draws_file
 from pipelines.service.settings import load_settings
 
 SIZES = {"phone": {"width": 390, "height": 844}, "laptop": {"width": 1280, "height": 800}}
@@ -101,9 +98,7 @@ def published(folder: Path, outs: tuple[Path, ...]) -> Iterator[tuple[str, Catal
     (folder / "service.toml").write_text(CONFIG.format(port=port), encoding="utf-8")
     settings = load_settings(folder / "service.toml", {})
     for number, out in enumerate(outs, 1):
-        location = Path(pipelines.publish(out, settings.releases, version=f"2026.{number}").location)
-        if (draws := out / "intervals" / "draws.parquet").is_file():
-            shutil.copyfile(draws, draws_file(location))
+        pipelines.publish(out, settings.releases, version=f"2026.{number}")
         time.sleep(1)  # the order of publications is that of their seconds
     # In a process of its own: here `limits` is another program of this folder, not the library.
     command = [sys.executable, "-m", "pipelines.cli", "serve", str(folder / "service.toml")]

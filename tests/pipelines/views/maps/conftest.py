@@ -38,8 +38,8 @@ def layered(mapped: Release, tmp_path_factory: pytest.TempPathFactory) -> Releas
 
 @pytest.fixture(scope="session")
 def layered_file(layered: Release, library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Its map."""
-    return layered.map(tmp_path_factory.mktemp("layered-map") / "map.html")
+    """Its map, with numbers alone."""
+    return without_draws(layered.map(tmp_path_factory.mktemp("layered-map") / "map.html"))
 
 
 @pytest.fixture(scope="session")
@@ -105,17 +105,31 @@ def nameless(mapped: Release, tmp_path: Path) -> Release:
 
 @pytest.fixture(scope="session")
 def noisy_file(noisy: Release, library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Its map."""
-    return noisy.map(tmp_path_factory.mktemp("noisy-map") / "map.html")
+    """Its map, with numbers alone."""
+    return without_draws(noisy.map(tmp_path_factory.mktemp("noisy-map") / "map.html"))
 
 
 @pytest.fixture(scope="session")
-def bounded(mapped: Release, map_file: Path) -> tuple[PosteriorDraws, Path]:
-    """Posterior draws of the small release, and its map."""
-    return mapped.draws(), map_file
-
-
-@pytest.fixture(scope="session")
-def map_file(mapped: Release, library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bounded_file(mapped: Release, library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The map of the small release."""
-    return mapped.map(tmp_path_factory.mktemp("map") / "map.html")
+    return mapped.map(tmp_path_factory.mktemp("bounded") / "map.html")
+
+
+@pytest.fixture(scope="session")
+def bounded(mapped: Release, bounded_file: Path) -> tuple[PosteriorDraws, Path]:
+    """Posterior draws of the small release, and its map."""
+    return mapped.draws(), bounded_file
+
+
+@pytest.fixture(scope="session")
+def map_file(bounded_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same map, with numbers alone."""
+    return without_draws(Path(shutil.copy(bounded_file, tmp_path_factory.mktemp("map"))))
+
+
+def without_draws(file: Path) -> Path:
+    """Make a map one without draws, as maps were of releases that had none."""
+    text = file.read_text(encoding="utf-8")
+    assert text.count('"draws":{"n":') == 1
+    file.write_text(text.replace('"draws":{"n":', '"none":{"n":'), encoding="utf-8")
+    return file

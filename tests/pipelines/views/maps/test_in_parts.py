@@ -95,7 +95,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path
 
 
 def test_what_is_large_lies_beside_the_page_of_a_site(
-    parted: Path, layered: Release, layered_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    parted: Path, layered: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Compressed, under the names of its content; what is small stays inside, and one file has it all."""
     page = layered.map(tmp_path / "at" / "index.html", site=True)
@@ -113,7 +113,7 @@ def test_what_is_large_lies_beside_the_page_of_a_site(
     assert policies[1] == f"{policies[0]}; connect-src 'self'"
     monkeypatch.undo()  # as it is, all of this is small
     small = layered.map(tmp_path / "small" / "map.html", site=True)
-    assert small.read_bytes() == layered_file.read_bytes()
+    assert small.read_bytes() == layered.map(tmp_path / "one-file.html").read_bytes()
     assert [path.name for path in small.parent.iterdir()] == [small.name]
 
 
@@ -127,7 +127,7 @@ def failed(reader: Reader, way: str) -> None:
 
 
 def test_finer_levels_are_read_when_they_are_wanted(
-    browser: Any, parted: Path, layered_file: Path, layered: Release, site: tuple[Path, str]
+    browser: Any, parted: Path, layered: Release, site: tuple[Path, str]
 ) -> None:
     """By the list, a search, an outline, a link; then all is as in a map that has them at once.
 
@@ -154,7 +154,7 @@ def test_finer_levels_are_read_when_they_are_wanted(
     }
     on_site = layered.map(site[0] / "map.html", site=True)
     address = f"{site[1]}/map.html"
-    with Reader(browser, layered_file) as at_once:
+    with Reader(browser, layered.map(site[0] / "at-once.html")) as at_once:
         for way, go in ways.items():
             at_once.reset()
             at_once.hold()

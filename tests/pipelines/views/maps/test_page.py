@@ -23,8 +23,8 @@ NAMESPACE = re.compile(r"https?://www\.w3\.org/(2000/svg|1999/xhtml|1999/xlink|X
 
 
 @pytest.fixture(scope="module")
-def text(map_file: Path) -> str:
-    return map_file.read_text(encoding="utf-8")
+def text(bounded_file: Path) -> str:
+    return bounded_file.read_text(encoding="utf-8")
 
 
 def test_no_external_address(text: str) -> None:
@@ -93,13 +93,13 @@ def test_a_name_is_no_markup(mapped: Release, library: Path, tmp_path: Path) -> 
     assert "&lt;script&gt;alert(1)&lt;/script&gt;$finest" in text
 
 
-def test_it_writes_the_map(mapped: Release, map_file: Path, tmp_path: Path) -> None:
+def test_it_writes_the_map(mapped: Release, bounded_file: Path, tmp_path: Path) -> None:
     # On a site it is the same, as it is small.
     for way, words in (([], "it needs no network"), (["--site"], "For a web server")):
         target = tmp_path / "new" / "folder" / "my map.html"
         result = CliRunner().invoke(main, ["map", str(mapped.public), "--to", str(target), *way])
         assert result.exit_code == 0, result.output
-        assert target.read_bytes() == map_file.read_bytes()
+        assert target.read_bytes() == bounded_file.read_bytes()
         assert f"{target}: {target.stat().st_size / 1e6:.1f} MB. " in result.output
         assert words in result.output
         assert [path.name for path in target.parent.iterdir()] == [target.name]

@@ -56,21 +56,25 @@ class Truth:
         self.draws, geography = draws, draws.release.geography
         self.level = "bgrp"
         self.codes = geography.codes(self.level).astype(str)
-        self.jobs = np.zeros((draws.draws, len(self.codes), len(self.codes)), np.int64)
-        cells = draws.cells(self.level, self.level)
-        self.jobs[:, cells.home, cells.work] = cells.counts
+        self.jobs = self._flows(self.level)
+        self.tracts = geography.codes("trct").astype(str), self._flows("trct")
+
+    def _flows(self, level: str) -> np.ndarray:
+        n, cells = self.draws.release.geography.n_units(level), self.draws.cells(level, level)
+        jobs = np.zeros((self.draws.draws, n, n), np.int64)
+        jobs[:, cells.home, cells.work] = cells.counts
+        return jobs
 
     def of(self, home: str | list[str] | None, work: str | list[str] | None) -> np.ndarray:
-        """Jobs in each draw of those whose codes begin so."""
-        own = [
-            np.ones(len(self.codes), bool)
-            if begin is None
-            else np.array(
-                [code.startswith(tuple([begin] if isinstance(begin, str) else begin)) for code in self.codes]
-            )
+        """Jobs in each draw of those whose codes begin so; by the table of tracts, if these do."""
+        begins = [
+            ("",) if begin is None else (begin,) if isinstance(begin, str) else tuple(begin)
             for begin in (home, work)
         ]
-        return self.jobs[:, own[0]][:, :, own[1]].sum(axis=(1, 2))
+        fine = any(len(code) > DIGITS["trct"] for begin in begins for code in begin if code[2:] != "9" * 13)
+        codes, jobs = (self.codes, self.jobs) if fine else self.tracts
+        own = [np.array([code.startswith(begin) for code in codes]) for begin in begins]
+        return jobs[:, own[0]][:, :, own[1]].sum(axis=(1, 2))
 
     def residents(self, column: str, home: list[str]) -> np.ndarray:
         """Jobs in each draw of residents who are counted in a column."""
@@ -79,13 +83,11 @@ class Truth:
             for name, columns in count_columns(self.draws.release.categories).items()
             if column in columns
         )
-        total = np.zeros(self.draws.draws, np.int64)
-        for cells in self.draws.cells(self.level, None, (name,)):
-            code = count_columns(self.draws.release.categories)[name].index(column)
-            inside = [code.startswith(tuple(home)) for code in self.codes[cells.home]]
-            own = np.array(inside) & (cells.categories[0] == code)
-            total += cells.counts[:, own].sum(axis=1)
-        return total
+        cells = self.draws.cells("trct", None, (name,))
+        category = count_columns(self.draws.release.categories)[name].index(column)
+        inside = [code.startswith(tuple(home)) for code in self.tracts[0][cells.home]]
+        own = np.array(inside) & (cells.categories[0] == category)
+        return cells.counts[:, own].sum(axis=1)
 
     def commutes(self, jobs: pd.DataFrame, side: str, choice: list[str]) -> Commutes | None:
         """Of a choice, or of all, in each draw; None where a draw has nobody.
