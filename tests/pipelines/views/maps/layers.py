@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from helpers import edit_json
 from pipelines.release.names import NAME_FILE
+from pipelines.storage.checksums import sha256_of
 
 
 def add_areas(public: Path, kind: str, codes: pd.Series, names: dict[str, str]) -> None:
@@ -17,11 +18,13 @@ def add_areas(public: Path, kind: str, codes: pd.Series, names: dict[str, str]) 
     path = public / "plan" / "blocks.parquet"
     table = pq.read_table(path)
     column = pa.array(codes.reindex(table.column(table.column_names[0]).to_pylist()).fillna(""))
-    pq.write_table(table.append_column(kind, column.dictionary_encode()), path)
+    before = table.column_names.index("latitude")
+    pq.write_table(table.add_column(before, kind, column.dictionary_encode()), path)
 
     def say(document: dict) -> None:
         geography = document["configuration"]["geography"]
         geography["non_nesting_areas"] = [*geography.get("non_nesting_areas", []), kind]
+        document["files"][path.name] = sha256_of(path)
 
     edit_json(public / "plan" / "plan.json", say)
     known = pq.read_table(public / NAME_FILE).to_pandas()
