@@ -6,7 +6,8 @@ Each OUT is the folder of a release that is fit for publication. They are publis
 temporary folder; the service is started on it. Every public page is opened on a phone and on a laptop, in
 light and in dark. What axe-core finds, what is wider than the screen, what Tab does not reach or does not
 show, what is asked of other hosts, and what the browser complains of, is an error; also when the last release
-has errata, and when it was withdrawn. With --images, writes public_*.png into FOLDER. npm fetches axe-core; the browser is a headless chromium.
+has errata, and when it was withdrawn. With --images, writes public_*.png into FOLDER. npm fetches axe-core;
+the browser is a headless chromium.
 """
 
 from __future__ import annotations

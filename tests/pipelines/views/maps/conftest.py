@@ -130,6 +130,6 @@ def map_file(bounded_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 def without_draws(file: Path) -> Path:
     """Make a map one without draws, as maps were of releases that had none."""
     text = file.read_text(encoding="utf-8")
-    assert text.count('"draws":{"n":') == 1
+    assert '"draws":{"n":' in text
     file.write_text(text.replace('"draws":{"n":', '"none":{"n":'), encoding="utf-8")
     return file

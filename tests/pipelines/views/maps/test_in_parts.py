@@ -19,6 +19,7 @@ from pipelines.views.maps import payload
 from pipelines.views.maps.page import PARTS
 from pipelines.views.release import Release
 
+from .conftest import without_draws
 from .map_reader import Reader
 
 pytestmark = pytest.mark.slow
@@ -101,7 +102,7 @@ def test_what_is_large_lies_beside_the_page_of_a_site(
     page = layered.map(tmp_path / "at" / "index.html", site=True)
     text, whole = page.read_text(), parted.read_text()
     named = dict(re.findall(rf'data-address="{PARTS}/([^"]+)" data-bytes="(\d+)"></script>', text))
-    assert {name.rpartition("-")[0] for name in named} == {"whole-arrays", "whole-texts"}
+    assert {name.rpartition("-")[0] for name in named} == {"draws", "whole-arrays", "whole-texts"}
     for name, size in named.items():
         part = (page.parent / PARTS / name).read_bytes()
         assert len(part) == int(size)
@@ -127,7 +128,7 @@ def failed(reader: Reader, way: str) -> None:
 
 
 def test_finer_levels_are_read_when_they_are_wanted(
-    browser: Any, parted: Path, layered: Release, site: tuple[Path, str]
+    browser: Any, parted: Path, layered_file: Path, layered: Release, site: tuple[Path, str]
 ) -> None:
     """By the list, a search, an outline, a link; then all is as in a map that has them at once.
 
@@ -152,9 +153,9 @@ def test_finer_levels_are_read_when_they_are_wanted(
         "radius": around,
         "link": lambda page: page.evaluate(HASH, link),
     }
-    on_site = layered.map(site[0] / "map.html", site=True)
+    on_site, parted = without_draws(layered.map(site[0] / "map.html", site=True)), without_draws(parted)
     address = f"{site[1]}/map.html"
-    with Reader(browser, layered.map(site[0] / "at-once.html")) as at_once:
+    with Reader(browser, layered_file) as at_once:
         for way, go in ways.items():
             at_once.reset()
             at_once.hold()

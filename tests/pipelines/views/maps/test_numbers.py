@@ -302,9 +302,10 @@ def test_every_interval(
             "top-count": "",
             "commute-of": " of distances and directions",
             "balance-words": " of who comes, stays, leaves and lives here",
-            "profile-of": " of shares by age, earnings, industry",
         }.items():
             assert reader.text(element).endswith(f"No interval{of}: {why}"), element
+        why = "of shares by age, earnings, industry: the draws in this page are of whole tracts."
+        assert reader.text("profile-of").endswith(f"No interval {why}")
         assert reader.complaints == []
 
 
