@@ -51,9 +51,8 @@ def key_figures(release: Release) -> KeyFigures | None:
     among = np.flatnonzero((home != work) & ~external[home] & ~external[work])
     largest_flow = among[jobs[among].argmax()] if among.size else None
     pair = None if largest_flow is None else (int(home[largest_flow]), int(work[largest_flow]))
-    draws = release.draws()
     bounds: list[Bounds] = [(None, None), (None, None)]
-    if draws.has(level, level):
+    if release.has_draws and (draws := release.draws()).has(level, level):
         bounds = _bounds(draws, level, pair, external)
     (low, high), (least, most) = bounds
     largest = None

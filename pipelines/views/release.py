@@ -435,6 +435,11 @@ class Release:
         with blame_release(path):
             return ds.dataset(path, format="parquet")
 
+    @property
+    def has_draws(self) -> bool:
+        """Whether it carries posterior draws."""
+        return (self.public / INTERVALS_FILE).is_file()
+
     def draws(self) -> PosteriorDraws:
         """Open the posterior draws that the release carries, for intervals of its counts and of their sums.
 

@@ -85,7 +85,7 @@ class Source:
     @cached_property
     def with_interval(self) -> list[str]:
         """Those of the counts that have an interval."""
-        if not self.intervals:
+        if not self.intervals or not self.release.has_draws:
             return []
         draws, levels = self.release.draws(), (self.home_level, self.work_level)
         by = {names for name in self.counts if draws.has(*levels, names := draws.attributes_of(name))}

@@ -70,7 +70,7 @@ class PosteriorDraws:
     def __init__(self, release: Release) -> None:
         check_type(release, Release, "release", "open_release")
         self.release, self.path = release, release.public / INTERVALS_FILE
-        if not self.path.is_file():
+        if not release.has_draws:
             raise PublicReleaseError(f"{self.path}: there is no such file. Fix: {WHOLE_COPY}")
         self.tables = interval_tables(release.plan)
 

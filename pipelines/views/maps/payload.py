@@ -66,7 +66,7 @@ def make_payload(
     if backdrop is not None:
         backdrop_content = _packed(_json(backdrop_shapes(release, backdrop, _bounds(release))))
     rows = sum(part.count_rows() for part in release.rows.values())
-    draws, room = release.draws(), round(limit * (1 - _FOR_DRAWS))
+    room = round(limit * (1 - _FOR_DRAWS)) if release.has_draws else limit
     for n in range(len(release.levels), 0, -1):
         finest_of_all = n == len(release.levels)
         if n > 1 and finest_of_all and rows * _LEAST_BYTES > room:
@@ -75,13 +75,14 @@ def make_payload(
         if payload.size <= room:
             break
     additions: dict[str, Any] = {} if backdrop is None else {"attribution": backdrop.attribution}
-    levels = [level["id"] for level in payload.meta["levels"]]
-    tables = draw_tables(draws, levels, max(limit - payload.size, 0))
-    arrays = {f"{name}:{i}": values for i, t in enumerate(tables) for name, values in t.arrays.items()}
-    layout, packed = _concatenated(arrays)
-    payload = replace(payload, draws=_packed(packed))
-    later = len(payload.draws) > _AT_ONCE
-    additions["draws"] = {**draws_meta(draws, tables), "arrays": layout, "later": later}
+    if release.has_draws:
+        draws, levels = release.draws(), [level["id"] for level in payload.meta["levels"]]
+        tables = draw_tables(draws, levels, max(limit - payload.size, 0))
+        arrays = {f"{name}:{i}": values for i, t in enumerate(tables) for name, values in t.arrays.items()}
+        layout, packed = _concatenated(arrays)
+        payload = replace(payload, draws=_packed(packed))
+        later = len(payload.draws) > _AT_ONCE
+        additions["draws"] = {**draws_meta(draws, tables), "arrays": layout, "later": later}
     for part in (payload, payload.whole):
         if part is not None:
             part.meta.update(additions)

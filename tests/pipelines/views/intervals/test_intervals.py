@@ -23,6 +23,8 @@ from pipelines.drawing.estimating import PublicModel
 from pipelines.release.intervals import N_DRAWS
 from pipelines.views.intervals.evidence import _drawn, _Prior
 from pipelines.views.intervals.reading import coverage_words
+from pipelines.views.key_figures import key_figures
+from pipelines.views.maps.payload import make_payload
 from synth.geometric.measured import JobGroups
 from synth.posterior.evidence import NOISE, URN, Evidence
 from synth.posterior.implicates import Published
@@ -240,8 +242,16 @@ def test_what_cannot_be_asked_is_refused(
     with pytest.raises(PublicReleaseError, match=r"intervals\.parquet: damaged"):
         pipelines.open_release(public_copy).draws().flows("trct", "trct")
     file.unlink()
+    without = pipelines.open_release(public_copy)
     with pytest.raises(PublicReleaseError, match="no such file"):
-        pipelines.open_release(public_copy).draws()
+        without.draws()
+    without.export("csv", public_copy.parent / "exports", home_level="trct")
+    (flows,) = public_copy.parent.glob("exports/csv/*flows*.csv")
+    assert "low" not in pd.read_csv(flows, nrows=1)
+    assert "draws" not in make_payload(without, 10**7).meta
+    figures = key_figures(without)
+    assert figures is not None
+    assert figures.crossing.low is None
 
 
 def test_exports_have_the_intervals_of_their_flows(
