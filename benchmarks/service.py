@@ -37,7 +37,6 @@ import numpy as np
 import report
 
 import pipelines
-from pipelines.publishing.publishing import Published
 from pipelines.views.release import Release
 
 COMMAND = "python benchmarks/service.py"
@@ -63,7 +62,7 @@ def main(out: Path, page: Path | None) -> None:
     release = pipelines.open_release(out / "public")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        version = publish_with_draws(out, folder / "state" / "published")
+        version = pipelines.publish(out, folder / "state" / "published")
         base = f"/api/v1/releases/{version.name}/{version.version}"
         asked = [base + each for each in itertools.islice(questions(release), QUESTIONS)]
         with service(folder, cores[0]) as running:
@@ -213,13 +212,6 @@ def of_many_versions(running: Service) -> Iterator[Row]:
     time.sleep(IDLE_SECONDS)
     share = (running.processor - used) / (time.perf_counter() - begun)
     yield f"idle, with {VERSIONS} versions", f"{100 * share:.1f} % of a processor"
-
-
-def publish_with_draws(out: Path, place: Path) -> Published:
-    """Publish a release, with its draws beside it, so that flows have intervals."""
-    version = pipelines.publish(out, place)
-    shutil.copy(out / "intervals" / "draws.parquet", f"{version.location}.draws.parquet")
-    return version
 
 
 def multiply(version: Path) -> None:

@@ -94,7 +94,7 @@ class Prepared:
     @property
     def complete(self) -> bool:
         """Whether everything has been made."""
-        files = [self.map, self.picture, self.figures, *filter(None, [self.unpacked_draws])]
+        files = (self.map, self.picture, self.figures)
         return self.flows.is_dir() and self.tiles.is_dir() and all(file.is_file() for file in files)
 
 
