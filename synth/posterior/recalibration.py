@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 
 from synth.plan import Table
 from synth.posterior.evidence import NOISE, Evidence
@@ -135,7 +134,7 @@ class MeasuredFlows:
         work: Int64,
     ) -> BlockSums:
         n, sizes = self.table.n[groups][:, np.newaxis], home.sizes
-        value, variance, slope = (np.asarray(home.gather @ values.T).T for values in unbiased)
+        value, variance, slope = (home.gather(values) for values in unbiased)
         if self.evidence.kind == NOISE and self.exact:  # noise that is known to add up to something is less
             value = value + (n - value.sum(axis=1, keepdims=True)) * sizes / sizes.sum()
             variance = variance * (1 - sizes / sizes.sum())
@@ -167,23 +166,31 @@ class BlockSums(NamedTuple):
 
 
 class _AreasOfCells(NamedTuple):
-    """Areas that the cells of a domain begin in, how many cells each has, and which areas cells cut."""
+    """Areas that the cells of a domain begin in, how many cells each has, and which areas cells cut.
+
+    `order` has the cells area after area, and those of each begin at `begin`.
+    """
 
     areas: Int64
     sizes: Float64
-    gather: csr_matrix  # Shape (n_areas, n_cells): adds up cells by area
+    order: Int64
+    begin: Int64
     cut: Int64
 
     @classmethod
     def of(cls, area: Int64, first: Int64, last: Int64) -> _AreasOfCells:
         """Return those of cells that begin and end in some units, whose areas are given."""
-        areas, position, sizes = np.unique(area[first], return_inverse=True, return_counts=True)
-        cells = np.arange(first.size)
-        gather = csr_matrix((np.ones(first.size), (position, cells)), (areas.size, first.size))
+        order = np.argsort(area[first], kind="stable")
+        areas, begin, sizes = np.unique(area[first][order], return_index=True, return_counts=True)
         changes = np.append(0, np.cumsum(area[1:] != area[:-1]))
         divided = np.flatnonzero(changes[first] != changes[last])
         units = [area[first[cell] : last[cell] + 1] for cell in divided.tolist()]
-        return cls(areas, sizes.astype(np.float64), gather, np.unique(np.concatenate([area[:0], *units])))
+        cut = np.unique(np.concatenate([area[:0], *units]))
+        return cls(areas, sizes.astype(np.float64), order, begin, cut)
+
+    def gather(self, values: Float64) -> Float64:
+        """Add up cells, along the last axis, by area."""
+        return np.asarray(np.add.reduceat(values[:, self.order], self.begin, axis=1))
 
 
 def recalibrated(flows: DrawnFlows, measured: MeasuredFlows, scales: Sequence[Blocks]) -> Float32:

@@ -26,6 +26,7 @@ from pipelines.views.intervals.job_file import JobCells, JobFile
 from pipelines.views.release import Release
 from synth.arrays import find_keys
 from synth.posterior.recalibration import Blocks, DrawnFlows, recalibrated
+from synth.randomness import WordStream
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
@@ -48,12 +49,16 @@ def carry_draws(release: Release, scratch: Path, progress: Progress | None = Non
     plan, done = release.plan, progress or (lambda _, __: None)
     # Draws follow from public files, so nothing has to be secret: everybody can make them again.
     seed = hashlib.sha256((release.public / "certificate.json").read_bytes()).digest()
-    jobs = JobDraws(release, N_DRAWS, synth.RunKey(seed, secure=False), done)
+    key = synth.RunKey(seed, secure=False)
+    jobs = JobDraws(release, N_DRAWS, key, done)
     flows = _Flows(jobs)
     file = JobFile(jobs, scratch / "draws.parquet")
     file.write(flows.noted(jobs.places()), done)
     weights = _Weights(jobs, flows.drawn())
-    write_draws(plan, (_table(file, weights, table) for table in interval_tables(plan)), release.public)
+    stream = key.stream("rounding of draws", 0)
+    write_draws(
+        plan, (_table(file, weights, table, stream) for table in interval_tables(plan)), release.public
+    )
     file.path.unlink()
 
 
@@ -155,13 +160,12 @@ def _areas_of(geography: Geography, level: str) -> tuple[Int64, Int64, Int64]:
     return areas[0], areas[1], np.unique(above, return_inverse=True)[1].astype(np.int64)
 
 
-def _table(file: JobFile, weights: _Weights, table: Table) -> TableDraws:
+def _table(file: JobFile, weights: _Weights, table: Table, stream: WordStream) -> TableDraws:
     """Return the recalibrated draws of a table."""
     plan, geography = file.jobs.plan, file.jobs.plan.geography
     levels = [*geography.levels, geography.block_level]
     home = _finer(levels, str(table.home), plan.level, file.jobs.home_level)
     work = _finer(levels, table.work, weights.work_level, geography.block_level)
-    random = np.random.default_rng(0)
     home_unit, home_area = (
         geography.unit_of(level, geography.starts(home)).astype(np.int64)
         for level in (plan.level, str(table.home))
@@ -176,7 +180,7 @@ def _table(file: JobFile, weights: _Weights, table: Table) -> TableDraws:
     for cells in file.cells(home, work, table.attributes):
         weight = weights.of(home_unit[cells.home], work_unit[cells.work])
         weighed = np.asarray(cells.counts * weight, np.float64)
-        whole = _rounded(weighed, cells, random, exact=weights.exact)
+        whole = _rounded(weighed, cells, stream, exact=weights.exact)
         key = np.ravel_multi_index((work_area[cells.work], *cells.categories, home_area[cells.home]), shape)
         distinct, of_cell = np.unique(key, return_inverse=True)
         keys.append(distinct)
@@ -196,7 +200,7 @@ def _finer(levels: list[str], level: str | None, unit: str, finest: str) -> str:
     return max(level, unit, key=levels.index) if level in levels else finest
 
 
-def _rounded(weighed: Float64, cells: JobCells, random: np.random.Generator, *, exact: bool) -> Int64:
+def _rounded(weighed: Float64, cells: JobCells, stream: WordStream, *, exact: bool) -> Int64:
     """Round the cells of work areas and categories in every draw, along their homes.
 
     If `exact`, those of a work area and categories keep their number of jobs.
@@ -213,5 +217,6 @@ def _rounded(weighed: Float64, cells: JobCells, random: np.random.Generator, *, 
         bounds = np.pad(np.cumsum(cells.counts, axis=1)[:, last], ((0, 0), (1, 0)))
         up_to = np.clip(up_to, bounds[:, group], bounds[:, group + 1])
         up_to[:, last] = bounds[:, 1:]
-    whole = np.floor(up_to + random.random((weighed.shape[0], 1))).astype(np.int64)
+    begin = stream.words(weighed.shape[0])[:, np.newaxis] / 2.0**64
+    whole = np.floor(up_to + begin).astype(np.int64)
     return np.asarray(np.diff(whole, axis=1, prepend=0), np.int64)

@@ -150,7 +150,7 @@ class JobDraws:
         )
         self._groups = groups_of_jobs
         self._closed = np.logical_and.reduceat(geography.nobody_lives, geography.starts(self.home_level))
-        self._random = np.random.default_rng(int(key.stream("moved homes", 0).words(1)[0]))
+        self._moves = key.stream("moved homes", 0)
         self._blocks = None
         if self.home_level != self._unit_level:
             # As proxy truth has it: around the public weights of the blocks of a unit.
@@ -182,7 +182,8 @@ class JobDraws:
         """
         for row, closed in zip(homes, self._closed[homes], strict=True):
             if closed.any() and not closed.all():
-                row[closed] = self._random.choice(row[~closed], np.count_nonzero(closed))
+                others = row[~closed]
+                row[closed] = others[self._moves.words(int(closed.sum())) % np.uint64(others.size)]
         return homes
 
     def _measured(

@@ -13,7 +13,14 @@ from geo_data.arguments import check_type
 from geo_data.od_files import count_columns
 from pipelines.config.languages import ENGLISH
 from pipelines.plans.workload import Table
-from pipelines.release.intervals import INTERVALS_FILE, N_DRAWS, interval_tables, read_draws
+from pipelines.release.intervals import (
+    INTERVALS_FILE,
+    MOST_JOBS,
+    N_DRAWS,
+    carries_draws,
+    interval_tables,
+    read_draws,
+)
 from pipelines.views.flows import with_units
 from pipelines.views.folder import WHOLE_COPY, PublicReleaseError, blame_release
 from pipelines.views.pages import phrases
@@ -70,6 +77,9 @@ class PosteriorDraws:
     def __init__(self, release: Release) -> None:
         check_type(release, Release, "release", "open_release")
         self.release, self.path = release, release.public / INTERVALS_FILE
+        if not carries_draws(release.plan):
+            rule, fix = f"a release of more than {MOST_JOBS:,} jobs carries no draws", "use its counts alone"
+            raise PublicReleaseError(f"{release.public}: {rule}. Fix: {fix}")
         if not release.has_draws:
             raise PublicReleaseError(f"{self.path}: there is no such file. Fix: {WHOLE_COPY}")
         self.tables = interval_tables(release.plan)

@@ -137,6 +137,7 @@ def test_a_run_from_its_dry_run_to_its_publication(
         "Reading the confidential origins",
         "Drawing synthetic workers",
         "Writing the release",
+        "Describing the release",
         "Checking the release",
         "Verifying and copying the public files",
     ]
