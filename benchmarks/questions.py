@@ -99,7 +99,7 @@ def truths(inputs: Path, answers: pd.DataFrame) -> Iterator[float]:
     true = {question: jobs.loc[rows, "S000"].sum() for question, rows in counted.items()}
     share = jobs.loc[from_1 & into_1, "S000"].sum() / jobs.loc[into_1, "S000"].sum()
     true["Percent of those who work in Shore County 1 who live there"] = round(100 * share, 2)
-    true["Residents of Shore County 1 with high earnings (SE03)"] = jobs.loc[from_1, "SE03"].sum()
+    true["Residents of Shore County 1 who work in services (SI03)"] = jobs.loc[from_1, "SI03"].sum()
     true["Live in Shore County 1 and work in services (SI03) in Centre County"] = jobs.loc[
         from_1 & into_centre, "SI03"
     ].sum()

@@ -207,7 +207,7 @@ def test_ten_questions_to_true_draws(small_demo: pipelines.Release, tmp_path: Pa
     counted = [
         ("trct to trct", ["home", "work"], ["S000"]),
         ("trct to tabblk2010", ["home", "block"], ["S000"]),
-        ("residents of trct by SE", ["home"], ["SE01", "SE02", "SE03"]),
+        ("residents of trct by SI", ["home"], ["SI01", "SI02", "SI03"]),
         ("trct to trct by SI", ["home", "work"], ["SI01", "SI02", "SI03"]),
     ]
     tables = []

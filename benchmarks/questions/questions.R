@@ -16,7 +16,7 @@ draws <- read.csv(given[2], colClasses = c(home = "character", work = "character
 columns <- grep("^draw_", names(draws), value = TRUE)
 of_table <- function(table) draws[draws$table == table, ]
 flows <- of_table("trct to trct")
-residents <- of_table("residents of trct by SE")
+residents <- of_table("residents of trct by SI")
 industries <- of_table("trct to trct by SI")
 to_blocks <- of_table("trct to tabblk2010")
 
@@ -54,8 +54,8 @@ by_home <- rowsum(into[columns], into$home)
 for (tract in head(rownames(by_home)[order(-rowMeans(by_home))], 5))
   answer("The five tracts that send most to Shore County 1", unlist(by_home[tract, ]), tract)
 
-answer("Residents of Shore County 1 with high earnings (SE03)",
-       total(residents[county(residents$home) == SHORE_1 & residents$SE == "SE03", ]))
+answer("Residents of Shore County 1 who work in services (SI03)",
+       total(residents[county(residents$home) == SHORE_1 & residents$SI == "SI03", ]))
 
 answer("More into Centre County from Shore County 1 than from Shore County 2",
        total(flows[home == SHORE_1 & work == CENTRE, ]) - total(flows[home == SHORE_2 & work == CENTRE, ]))

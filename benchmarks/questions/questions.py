@@ -22,7 +22,7 @@ draws = pandas.read_parquet(folder / "intervals.parquet")
 columns = [name for name in draws if name.startswith("draw_")]
 flows, residents, industries, to_blocks = (
     draws[draws["table"] == table]
-    for table in ("trct to trct", "residents of trct by SE", "trct to trct by SI", "trct to tabblk2010")
+    for table in ("trct to trct", "residents of trct by SI", "trct to trct by SI", "trct to tabblk2010")
 )
 
 blocks = pandas.read_parquet(folder / "plan/blocks.parquet")
@@ -66,8 +66,8 @@ for tract in by_home.mean(axis=1).sort_values(ascending=False, kind="stable").in
     answer("The five tracts that send most to Shore County 1", by_home.loc[tract], tract)
 
 answer(
-    "Residents of Shore County 1 with high earnings (SE03)",
-    total(residents[(residents["home"].map(county) == SHORE_1) & (residents["SE"] == "SE03")]),
+    "Residents of Shore County 1 who work in services (SI03)",
+    total(residents[(residents["home"].map(county) == SHORE_1) & (residents["SI"] == "SI03")]),
 )
 
 answer(
