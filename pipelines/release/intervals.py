@@ -29,6 +29,7 @@ from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.workload import Table, workload_of
 from pipelines.release.names import Names, read_names
 from pipelines.storage.parquet_form import FormError, Kind, check_form, is_text
+from synth.dirichlet.parameters import DirichletParameters
 
 INTERVALS_FILE = "intervals.parquet"
 AREAS_FILE, FLOWS_FILE = "areas.csv", "flows.csv"
@@ -68,18 +69,15 @@ class TableDraws:
 
 
 def carries_draws(plan: ReleasePlan) -> bool:
-    """Say whether a release with the slots of a plan carries draws."""
-    return int(plan.pools.n.sum()) <= MOST_JOBS
+    """Say whether a release with the slots of a plan carries draws: of a mechanism of somebody else none."""
+    known = plan.measures or isinstance(plan.numeric.parameters, DirichletParameters)
+    return known and int(plan.pools.n.sum()) <= MOST_JOBS
 
 
 def interval_tables(plan: ReleasePlan) -> tuple[Table, ...]:
-    """Return the tables that a release carries draws of: flows between units, then those of its workload.
-
-    Those by an attribute are left out by which nothing published tells homes apart: no draws of them could be
-    both right and of use (benchmarks/interval_coverage.md).
-    """
-    flows, told = Table(plan.level, plan.level, (), Fraction(1)), set(plan.attributes_of_homes)
-    others = (table for table in workload_of(plan).tables if table.home and told.issuperset(table.attributes))
+    """Return the tables that a release carries draws of: flows between units, then those of its workload."""
+    flows = Table(plan.level, plan.level, (), Fraction(1))
+    others = (table for table in workload_of(plan).tables if table.home is not None)
     return flows, *(table for table in others if table.name != flows.name)
 
 

@@ -19,7 +19,10 @@ import synth
 from geo_data.crosswalk import group_places
 from geo_data.geography import Geography
 from pipelines.plans.workload import Table
+from pipelines.release.description import file_names
 from pipelines.release.intervals import N_DRAWS, TableDraws, interval_tables, write_draws
+from pipelines.release.measurements import measurement_files
+from pipelines.storage.checksums import sha256_of
 from pipelines.storage.progress import Progress
 from pipelines.views.intervals.evidence import JobDraws, PlaceDraws
 from pipelines.views.intervals.job_file import JobCells, JobFile
@@ -47,9 +50,7 @@ def carry_draws(release: Release, scratch: Path, progress: Progress | None = Non
     progress : callable, optional
     """
     plan, done = release.plan, progress or (lambda _, __: None)
-    # Draws follow from public files, so nothing has to be secret: everybody can make them again.
-    seed = hashlib.sha256((release.public / "certificate.json").read_bytes()).digest()
-    key = synth.RunKey(seed, secure=False)
+    key = synth.RunKey(_digest(release), secure=False)
     jobs = JobDraws(release, N_DRAWS, key, done)
     flows = _Flows(jobs)
     file = JobFile(jobs, scratch / "draws.parquet")
@@ -60,6 +61,24 @@ def carry_draws(release: Release, scratch: Path, progress: Progress | None = Non
         plan, (_table(file, weights, table, stream) for table in interval_tables(plan)), release.public
     )
     file.path.unlink()
+
+
+def _digest(release: Release) -> bytes:
+    """Return a digest of what draws are made from.
+
+    Nothing of them has to be secret: with a key of public files everybody can make them again.
+    """
+    plan, names = release.plan, file_names(release.plan.config)
+    if plan.measures:
+        evidence, *_ = measurement_files(plan)
+    else:
+        first = plan.implicates.folders[0]
+        evidence = [first + names[kind] for kind in ("od_parquet", "aux_parquet") if kind in names]
+    digest = hashlib.sha256()
+    for path in (release.public / name for name in evidence):
+        for part in sorted(path.iterdir()) if path.is_dir() else [path]:
+            digest.update(sha256_of(part).encode())
+    return digest.digest()
 
 
 class _Flows:

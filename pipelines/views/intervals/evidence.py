@@ -68,7 +68,8 @@ class JobDraws:
         # Blocks are drawn inside these units afterwards: nothing tells the blocks of a job's unit apart.
         coarser = [level for level in homes if level != geography.block_level]
         self._unit_level = max([plan.level, *coarser], key=levels.index)
-        names = [name for name in plan.attributes_of_homes if name in slots.attributes]
+        looked_at = (*plan.attributes, *(name for t in self.tables for name in t.attributes))
+        names = [name for name in dict.fromkeys(looked_at) if name in slots.attributes]
 
         def starts_of(areas: str) -> Int32:
             return geography.starts(areas).astype(np.int32)

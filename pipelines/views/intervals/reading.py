@@ -78,8 +78,8 @@ class PosteriorDraws:
         check_type(release, Release, "release", "open_release")
         self.release, self.path = release, release.public / INTERVALS_FILE
         if not carries_draws(release.plan):
-            rule, fix = f"a release of more than {MOST_JOBS:,} jobs carries no draws", "use its counts alone"
-            raise PublicReleaseError(f"{release.public}: {rule}. Fix: {fix}")
+            rule = f"a release of more than {MOST_JOBS:,} jobs, or of another mechanism, carries no draws"
+            raise PublicReleaseError(f"{release.public}: {rule}. Fix: use its counts alone")
         if not release.has_draws:
             raise PublicReleaseError(f"{self.path}: there is no such file. Fix: {WHOLE_COPY}")
         self.tables = interval_tables(release.plan)

@@ -37,9 +37,11 @@ def rows(heading: str) -> dict[str, str]:
 
 
 def parameters(mechanism: str) -> set[str]:
-    """The names in the paragraph about a mechanism's parameters."""
-    start = f"`parameters` of `{mechanism}`: "
-    return names(next(p for p in PAGE.split("\n\n") if p.startswith(start)).removeprefix(start))
+    """The names in the paragraph about a mechanism's parameters, and in the list that follows it."""
+    start = f"`parameters` of `{mechanism}` "
+    first, *others = PAGE[PAGE.index(start) + len(start) :].split("\n\n")
+    following = others[0] if others[0].startswith("- ") else ""
+    return names(f"{first} {following}")
 
 
 def test_the_page_has_every_key_of_the_plan(small_release: Release) -> None:

@@ -19,6 +19,7 @@ from pipelines.publishing.correcting import correct
 from pipelines.release.certificate import parse_certificate
 from pipelines.release.corrections import CORRECTION_FILE
 from pipelines.release.csv_tables import NAME_CSV
+from pipelines.release.intervals import AREAS_FILE, FLOWS_FILE
 from pipelines.release.layout import seal
 from pipelines.release.names import NAME_FILE
 from pipelines.release.records import DCAT_US
@@ -216,7 +217,17 @@ def test_names_of_areas_are_corrected_by_the_files_of_the_geography(
     with pytest.raises(pipelines.PublicReleaseError, match="ask for the names"):
         correct(small_release.public, config, REASON)
     release = correct(small_release.public, config, REASON, names=True)
-    assert NAME_FILE in changed(small_release.public, release.public) <= PAGES | {NAME_FILE, NAME_CSV}
+    assert (
+        NAME_FILE
+        in changed(small_release.public, release.public)
+        <= PAGES
+        | {
+            NAME_FILE,
+            NAME_CSV,
+            AREAS_FILE,
+            FLOWS_FILE,
+        }
+    )
     assert "Right County" in release.areas("cty")["name"].tolist()
     assert wrong not in release.areas("cty")["name"].tolist()
     assert release.description.corrections[0].changed == (NAME_FILE,)

@@ -121,6 +121,7 @@ def test_a_plan_is_certified_and_hashed_once(small_config: Configs, counts: Coun
         "slots": 1,
         "certify": 1,
         "hash names.parquet": 1,
+        **{f"hash {path.name}": 1 for path in (planned.folder / "geo").glob("*.parquet")},
         # As they are written, and as they are read back before anybody pays.
         **{f"hash {path.name}": 2 for path in (planned.folder / "plan").glob("*.parquet")},
     }

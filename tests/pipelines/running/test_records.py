@@ -118,6 +118,9 @@ def is_fixed(path: str) -> bool:
     of_counts = (
         "_od_",
         "_jobs_",
+        "intervals.parquet",
+        "areas.csv",
+        "flows.csv",
         "measurements/",
         "README.md",
         "details.md",
