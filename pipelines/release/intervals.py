@@ -217,7 +217,7 @@ def _areas(
     area, counts = added
     codes = plan.geography.codes(level)[area]
     frame = pd.DataFrame({"level": level, "code": codes, "name": names[area], "count": count})
-    return frame.assign(**_ends(counts))
+    return frame.assign(**estimates(counts))
 
 
 def _pairs(
@@ -225,12 +225,18 @@ def _pairs(
 ) -> pd.DataFrame:
     codes = plan.geography.codes(level)
     frame = pd.DataFrame({"level": level, "home": codes[home], "home_name": names[home]})
-    return frame.assign(work=codes[work], work_name=names[work], **_ends(counts))
+    return frame.assign(work=codes[work], work_name=names[work], **estimates(counts))
 
 
-def _ends(counts: Int64) -> dict[str, NDArray[np.generic]]:
+def interval_ends(counts: Int64) -> tuple[Int64, Int64]:
+    """Return the ends of the intervals of counts in every draw, of shape (draws, ...)."""
+    return counts.min(axis=0), counts.max(axis=0)
+
+
+def estimates(counts: Int64) -> dict[str, NDArray[np.generic]]:
     """Return the estimates of sums, to a tenth of a job, and the ends of their intervals."""
-    return {"estimate": counts.mean(axis=0).round(1), "low": counts.min(axis=0), "high": counts.max(axis=0)}
+    low, high = interval_ends(counts)
+    return {"estimate": counts.mean(axis=0).round(1), "low": low, "high": high}
 
 
 def _text(frame: pd.DataFrame) -> str:

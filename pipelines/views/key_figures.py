@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from pipelines.release.description import kinds_of_work
-from pipelines.views.intervals.reading import PosteriorDraws, interval_ends
+from pipelines.release.intervals import interval_ends
+from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.labels import named_area, unit_names
 from pipelines.views.release import Release
 

@@ -10,10 +10,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pipelines.release.intervals import N_DRAWS
+from pipelines.release.intervals import N_DRAWS, interval_ends
 from pipelines.storage.progress import Progress
 from pipelines.views.changes.sides import Cells, Int64, Shape, Side
-from pipelines.views.intervals.reading import interval_ends
 from pipelines.views.intervals.workplaces import SIDE
 from synth.posterior.intervals import LEVEL
 

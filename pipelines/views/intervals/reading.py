@@ -18,6 +18,8 @@ from pipelines.release.intervals import (
     MOST_JOBS,
     N_DRAWS,
     carries_draws,
+    estimates,
+    interval_ends,
     interval_tables,
     read_draws,
 )
@@ -116,9 +118,7 @@ class PosteriorDraws:
         """
         names = (attributes,) if isinstance(attributes, str) else tuple(attributes)
         cells = self.cells(home, work, names)
-        low, high = interval_ends(cells.counts)
-        estimate = cells.counts.mean(axis=0).round(1)
-        return self._labels(home, work, names, cells).assign(estimate=estimate, low=low, high=high)
+        return self._labels(home, work, names, cells).assign(**estimates(cells.counts))
 
     def implicates(
         self, home: Areas, work: Areas | None, attributes: str | Sequence[str] = ()
@@ -334,8 +334,3 @@ class PosteriorDraws:
         raise PublicReleaseError(
             f"the codes of the areas of {side} are not units of one level; there are: {', '.join(kinds)}"
         )
-
-
-def interval_ends(counts: Int64) -> tuple[Int64, Int64]:
-    """Return the ends of the intervals of counts in every draw, of shape (draws, ...)."""
-    return counts.min(axis=0), counts.max(axis=0)
