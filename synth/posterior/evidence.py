@@ -66,38 +66,44 @@ class Evidence:
         """Return that of noisy counts, shape (n_cells,)."""
         return cls(NOISE, noisy, np.zeros(noisy.size, np.uint8), np.array([table.ratio]), np.ones(1))
 
-    def of(self, cells: slice) -> tuple[Int64, Float64, Float64]:
+    def of(self, cells: slice | Int64) -> tuple[Int64, Float64, Float64]:
         """Return what was seen of some cells, their parameter, and their retention."""
         which = self.which[cells]
         return self.seen[cells].astype(np.int64), self.parameter[which], self.keep[which]
 
-    def unbiased(self, table: Table, group: int | None = None) -> tuple[Float64, Float64, Float64]:
+    def unbiased(
+        self, table: Table, groups: NDArray[np.integer] | None = None
+    ) -> tuple[Float64, Float64, Float64]:
         """Return unbiased estimates of the counts, and the constant part of their variances and a job's.
 
         Parameters
         ----------
         table : Table
-        group : int, optional
-            Of the table: whose cells. By default all cells of noisy counts.
+        groups : ndarray of int, shape (n_groups,), optional
+            Of the table, with as many cells each. By default all cells of noisy counts, in a row.
 
         Returns
         -------
-        value, variance, slope : ndarray of float64, shape (n_cells,)
+        value, variance, slope : ndarray of float64, shape (n_groups, n_cells), or (n_cells,) of all
             An estimate of a count that is about x, of n jobs, has the variance `variance` + x (1 - x/n)
             `slope`, about. An urn of one job says where that is nearly surely: it has next to no slope.
         """
-        cells = slice(None) if group is None else slice(*table.offsets[group : group + 2])
+        cells: slice | Int64 = slice(None)
+        if groups is not None:
+            cells = table.offsets[groups][:, np.newaxis] + np.arange(table.k[groups[0]])
         seen, parameter, keep = self.of(cells)
         if self.kind == NOISE:
             p = parameter
-            return seen.astype(np.float64), 2 * p / (1 - p) ** 2, np.zeros(p.size)
-        if group is None:
-            raise ValueError("draws from urns can be read group by group only")
-        total, drawn = float(table.n[group] + parameter @ keep), int(seen.sum())
-        unit = total / drawn * (1 + (drawn - 1) / (total + 1))
+            return seen.astype(np.float64), 2 * p / (1 - p) ** 2, np.zeros(p.shape)
+        if groups is None:
+            raise ValueError("draws from urns can be read by group only")
+        total = table.n[groups] + (parameter * keep).sum(axis=1)
+        drawn = seen.sum(axis=1)
+        unit = (total / drawn * (1 + (drawn - 1) / (total + 1)))[:, np.newaxis]
+        total, each = total[:, np.newaxis], (total / drawn)[:, np.newaxis]
         part = parameter / total
         # Most cells are empty, and an empty one has its prior as often as it was kept.
-        value = seen * (total / drawn) - parameter * keep
+        value = seen * each - parameter * keep
         return value, parameter * unit * (1 - part), unit * np.maximum(1 - 1 / total - 2 * part, 0)
 
 

@@ -296,8 +296,7 @@ class Implicates:
             cuts.append(layout.cuts[np.flatnonzero(np.append(True, np.diff(cell) > 0))])
             stops.append(np.append(cuts[-1][1:], end))
             np.add.at(expected, np.searchsorted(all_cuts, layout.cuts), table.n[members].sum() * fine[-1])
-            by_group = zip(*(self._evidence.unbiased(table, g) for g in members.tolist()), strict=True)
-            value, variance, slope = (np.stack(values) for values in by_group)
+            value, variance, slope = self._evidence.unbiased(table, members)
             by_size = table.n[members] / table.n[members].sum()
             total = value.sum(axis=0), variance.sum(axis=0), by_size @ slope
             estimates.append(tuple(values.astype(np.float32) for values in total))
@@ -442,7 +441,7 @@ class Implicates:
         n, jobs = int(table.n[g]), int(table.n[members].sum())
         rest = float(jobs - n)
         place, cell = self._place_sums.cells(position)
-        y, v, s = (np.bincount(cell, values) for values in seen.unbiased(table, g))
+        y, v, s = (np.bincount(cell, values) for (values,) in seen.unbiased(table, np.array([g])))
         counts, priors, keep = seen.of(slice(*table.offsets[g : g + 2]))
         share = sums.expected[place] / jobs
         binomial = share * np.maximum(1 - share, 1e-3)
@@ -598,25 +597,28 @@ class Implicates:
         for i, layout in enumerate(self._layouts):
             rows, cell = self._groups.rows(i), self._cell[i]
             fine = self._profile[i][cell] * self._inside[i]
-            member, first_row = np.unique(self._groups.member[0, rows], return_index=True)
-            for g, row in zip(member.tolist(), first_row.tolist(), strict=True):
-                share = fine.copy()
-                for q, mean in before:
-                    share *= mean[layout.start[q, row] + layout.cell[layout.which[q, row]]]
-                share *= self._table.n[g] / share.sum()
-                target = layout.cell[layout.which[k, row]]
+            member, first = np.unique(self._groups.member[0, rows], return_index=True)
+            share = np.tile(fine, (member.size, 1))
+            for q, mean in before:
+                share *= mean[layout.start[q, first, np.newaxis] + layout.cell[layout.which[q, first]]]
+            share *= (self._table.n[member] / share.sum(axis=1))[:, np.newaxis]
+            estimates = self._evidence.unbiased(self._table, member)
+            for which in np.unique(layout.which[k, first]).tolist():
+                alike = layout.which[k, first] == which
                 # What a cell tells that lies in several of this table is parted as the model has it.
+                target = layout.cell[which]
                 begin = np.flatnonzero(np.append(True, (np.diff(cell) > 0) | (np.diff(target) > 0)))
-                of_cell, jobs = cell[begin], np.add.reduceat(share, begin)
-                part = jobs / np.maximum(np.bincount(of_cell, jobs)[of_cell], 1e-300)
-                estimates = [values[of_cell] for values in self._evidence.unbiased(self._table, g)]
-                into = layout.start[k, row] + target[begin]
+                of_cell, jobs = cell[begin], np.add.reduceat(share[alike], begin, axis=1)
+                of_all = np.add.reduceat(jobs, np.searchsorted(of_cell, np.arange(of_cell[-1] + 1)), axis=1)
+                part = jobs / np.maximum(of_all[:, of_cell], 1e-300)
+                seen, noise, of_job = (values[alike][:, of_cell] for values in estimates)
+                into = (layout.start[k, first[alike], np.newaxis] + target[begin]).ravel()
                 for total, some in zip(
                     (expected, value, variance, slope),
-                    (jobs, part * estimates[0], part * estimates[1], jobs * estimates[2]),
+                    (jobs, part * seen, part * noise, jobs * of_job),
                     strict=True,
                 ):
-                    np.add.at(total, into, some)
+                    np.add.at(total, into, some.ravel())
         owner = np.repeat(np.arange(table.n.size), table.k)
         n = table.n[owner].astype(np.float64)
         expected = np.maximum(expected, 1e-9)

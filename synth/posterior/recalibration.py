@@ -103,10 +103,10 @@ class MeasuredFlows:
             cells = slice(*self.table.domains.offsets[domain : domain + 2])
             homes = [_AreasOfCells.of(blocks.home, self.first[cells], self.last[cells]) for blocks in scales]
             for groups in self._runs(domain):
-                value, variance, slope = self._unbiased(groups)
+                estimates = self.evidence.unbiased(self.table, groups)
                 for k, (blocks, home) in enumerate(zip(scales, homes, strict=True)):
                     work = blocks.work[self.work[groups]]
-                    parts[k].append(self._sums_of(groups, (value, variance, slope), home, blocks, work))
+                    parts[k].append(self._sums_of(groups, estimates, home, blocks, work))
                     cut[k].append(blocks.of(home.cut, np.unique(work)[:, np.newaxis]).ravel())
         return [
             BlockSums.joined(of_scale).without(np.concatenate(numbers))
@@ -118,12 +118,6 @@ class MeasuredFlows:
         groups = np.flatnonzero(self.table.domain == domain)
         most = max(1, _CELLS_AT_ONCE // int(self.table.k[groups[0]]))
         yield from np.split(groups, np.arange(most, groups.size, most))
-
-    def _unbiased(self, groups: Int64) -> tuple[Float64, Float64, Float64]:
-        """Return estimates, variances and slopes of `Evidence.unbiased`, shape (n_groups, n_cells) each."""
-        of_groups = [self.evidence.unbiased(self.table, group) for group in groups.tolist()]
-        value, variance, slope = (np.stack(values) for values in zip(*of_groups, strict=True))
-        return value, variance, slope
 
     def _sums_of(
         self,

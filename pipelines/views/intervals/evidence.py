@@ -285,8 +285,8 @@ class _Prior:
         ]
         counted = []
         for place in teaching_places(np.array(size, np.int64)).tolist():
-            groups = members[place].tolist()
-            counts = np.sum([evidence.unbiased(table, group)[0] for group in groups], axis=0)
+            groups = members[place]
+            counts = evidence.unbiased(table, groups)[0].sum(axis=0)
             cells = slice(*table.domains.offsets[table.domain[groups[0]] :][:2].tolist())
             pieces = self._pieces(place, table.domains.cuts[cells])
             counted.append(Counted(pieces, counts, int(table.n[groups].sum())))

@@ -756,7 +756,8 @@ def test_estimates_from_draws_have_no_bias_and_the_variance_that_is_said() -> No
         table = Table(np.array([n]), np.zeros(1, np.int32), cells_of(3))
         seen = [Evidence(URN, d, np.arange(3), prior, np.ones(3)) for d in np.unique(drawn, axis=0)]
         value, variance, slope = (
-            np.stack(one) for one in zip(*(one.unbiased(table, 0) for one in seen), strict=True)
+            np.concatenate(estimates)
+            for estimates in zip(*(draws.unbiased(table, np.zeros(1, int)) for draws in seen), strict=True)
         )
         which = np.unique(drawn, axis=0, return_inverse=True)[1]
         np.testing.assert_allclose((value[which] - x).mean(axis=0), 0, atol=0.15)
@@ -774,7 +775,8 @@ def test_cells_that_were_mostly_left_out_of_an_urn_are_empty_and_not_less() -> N
     drawn = random.multinomial(jobs.sum(), weights / weights.sum(axis=1, keepdims=True))
     table = Table(np.array([jobs.sum()]), np.zeros(1, np.int32), cells_of(jobs.size))
     kinds = np.zeros(jobs.size, np.int64), np.array([prior]), np.array([keep])
-    value = np.stack([Evidence(URN, seen, *kinds).unbiased(table, 0)[0] for seen in drawn])
+    group = np.zeros(1, int)
+    value = np.concatenate([Evidence(URN, seen, *kinds).unbiased(table, group)[0] for seen in drawn])
     np.testing.assert_allclose(value.sum(axis=1), jobs.sum())
     assert abs(value[:, 5:].mean()) < 0.02
 
