@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -266,14 +267,18 @@ def draw_effects(
     *shared, single = drawn = [_Mixture(sums, family) for family in families]
     first = np.flatnonzero(np.append(True, np.diff(sums.owner) != 0))
     numbers = (np.asarray(values, np.float32) for values in (sums.value, sums.variance, sums.slope))
-    estimates = _Estimates(np.append(first, sums.owner.size), sums.n[first], concentration, *numbers)
+    start = np.append(first, sums.owner.size)
+    estimates = _Estimates(start, sums.n[first], concentration, *numbers)
+    # Owners in two runs of about as many sums, side by side, whatever processors there are.
+    middle = int(np.searchsorted(start, sums.owner.size / 2))
+    runs = list(zip((0, middle), (middle, first.size), random.spawn(2), strict=True))
     factor = np.empty((draws, sums.n.size), np.float16)
     now = sums.times(np.ones(sums.n.size))
     for turn in range(-burn, draws):
         for mixture in shared:
             # Factors of single sums are drawn afterwards: here they are a part of what sums vary by.
             mixture.draw(estimates, now, single.variance, random)
-        single.draw_sums(estimates, now, random)
+        single.draw_sums(estimates, now, runs, random)
         if turn >= 0:
             factor[turn] = np.clip(now / sums.expected * single.value, *_HALF)
             for mixture in drawn:
@@ -487,10 +492,10 @@ def _draw_labels(likelihood, factors, random):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _draw_sums(estimates, now, counted, factors, random):  # type: ignore[no-untyped-def]
-    """Draw the same for every single sum; noise of those that are `counted` counts as jobs."""
+def _draw_sums(estimates, begin, end, now, counted, factors, random):  # type: ignore[no-untyped-def]
+    """Draw the same for the single sums of some owners; noise of those that are `counted` counts as jobs."""
     likely = np.empty(_SCALES.size)
-    for o in range(estimates.n.size):
+    for o in range(begin, end):
         wide = (estimates.n[o] + estimates.concentration) / (1.0 + estimates.concentration)
         for i in range(estimates.start[o], estimates.start[o + 1]):
             about, last, weight, precision, weighted = factors.value[i], 0.0, 0.0, 0.0, 0.0
@@ -561,11 +566,22 @@ class _Mixture:
         _multiply(now, self.label, self.value / before)
         self._draw_chances(factors.tally, random)
 
-    def draw_sums(self, estimates: _Estimates, now: Float64, random: np.random.Generator) -> None:
-        """Draw the factors of single sums; of what is expected, `now`, they are no part."""
-        factors = self._factors()
-        _draw_sums(estimates, now, self._counted, factors, random)
-        self._draw_chances(factors.tally, random)
+    def draw_sums(
+        self,
+        estimates: _Estimates,
+        now: Float64,
+        runs: Sequence[tuple[int, int, np.random.Generator]],
+        random: np.random.Generator,
+    ) -> None:
+        """Draw the factors of single sums, runs of owners side by side; `now` is expected without them."""
+
+        def draw(run: tuple[int, int, np.random.Generator]) -> Float64:
+            factors = self._factors()
+            _draw_sums(estimates, run[0], run[1], now, self._counted, factors, run[2])
+            return factors.tally
+
+        with ThreadPoolExecutor(len(runs)) as threads:
+            self._draw_chances(np.sum(list(threads.map(draw, runs)), axis=0), random)
 
     def _factors(self) -> _Factors:
         up_to = np.cumsum(self._chances, axis=1)

@@ -60,6 +60,7 @@ _RARE = 0.2  # groups of a sample that every concentration has beside those that
 _INFORMATIVE = 16  # jobs of a group whose own counts say something of its concentration
 _PART = 0.05  # a part of a place has a profile of its own if it has this part of the concentration in jobs
 _TINY = 1e-9  # weight of a block, of those of its unit about 32 together: sums in floats do not lose it
+_RUNS = 2  # of draws of a place, side by side
 _BURN = 5  # draws of a place of several groups that are thrown away
 
 
@@ -213,14 +214,15 @@ class Implicates:
         if self._drawn:
             raise RuntimeError("the places of these implicates are drawn already; make new implicates")
         self._drawn = True
-        for position in range(self._groups.n_places):
-            yield self._draw(position)
-            self._expect(position, self._rest, -1.0)
+        with ThreadPoolExecutor(_RUNS) as threads:
+            for position in range(self._groups.n_places):
+                yield self._draw(position, threads)
+                self._expect(position, self._rest, -1.0)
 
-    def _draw(self, position: int) -> Int32:
+    def _draw(self, position: int, threads: ThreadPoolExecutor) -> Int32:
         """Draw the jobs of a place: the draws in two runs, side by side, whatever processors there are."""
         shares, place = self._drawn_shares(position), self._place(position)
-        runs = [run for run in np.array_split(np.arange(self.draws), 2) if run.size]
+        runs = [run for run in np.array_split(np.arange(self.draws), _RUNS) if run.size]
         randoms = [np.random.default_rng([self._seeds[position], k]) for k in range(len(runs))]
         starts = [(self._concentrations(position, r), self._ties(position, r)) for r in randoms]
 
@@ -246,8 +248,7 @@ class Implicates:
             jobs, failures = draw_place(place, some, concentrations, ties, parts, crossing, burn, random)
             return jobs, int(failures)
 
-        with ThreadPoolExecutor(len(runs)) as threads:
-            jobs, failures = zip(*threads.map(draw, range(len(runs))), strict=True)
+        jobs, failures = zip(*threads.map(draw, range(len(runs))), strict=True)
         self.failures += sum(failures)
         return np.concatenate(jobs)
 
