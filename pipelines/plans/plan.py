@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -280,6 +280,11 @@ class ReleasePlan:
     def attributes_of_homes(self) -> tuple[str, ...]:
         """Attributes by which homes are measured or resampled."""
         return tuple(dict.fromkeys((*self.pools.pooling.by, *(n for t in self.choices.tables for n in t.by))))
+
+    def tells_homes_by(self, attributes: Iterable[str]) -> bool:
+        """Say whether homes are measured or resampled by attributes, and by their combinations."""
+        told = (self.pools.pooling.by, *(table.by for table in self.choices.tables))
+        return any({*attributes} <= {*by} for by in told)
 
     @property
     def most_pools(self) -> int | None:

@@ -75,10 +75,24 @@ def carries_draws(plan: ReleasePlan) -> bool:
 
 
 def interval_tables(plan: ReleasePlan) -> tuple[Table, ...]:
-    """Return the tables that a release carries draws of: flows between units, then those of its workload."""
+    """Return the tables that a release carries draws of: flows between units, then those of its workload.
+
+    Those by attributes that nothing published tells homes apart by are left out: draws of them are of the
+    public model alone, and their intervals would be far too short.
+    """
     flows = Table(plan.level, plan.level, (), Fraction(1))
-    others = (table for table in workload_of(plan).tables if table.home is not None)
-    return flows, *(table for table in others if table.name != flows.name)
+    others = (table for table in _tables_of_homes(plan) if table.name != flows.name)
+    return flows, *(table for table in others if plan.tells_homes_by(table.attributes))
+
+
+def untold_attributes(plan: ReleasePlan) -> list[tuple[str, ...]]:
+    """Return the attributes of the tables of homes that are left out of `interval_tables`."""
+    by = dict.fromkeys(table.attributes for table in _tables_of_homes(plan))
+    return [names for names in by if not plan.tells_homes_by(names)]
+
+
+def _tables_of_homes(plan: ReleasePlan) -> list[Table]:
+    return [table for table in workload_of(plan).tables if table.home is not None]
 
 
 def interval_files(plan: ReleasePlan) -> list[str]:

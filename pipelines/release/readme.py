@@ -31,6 +31,7 @@ from pipelines.release.intervals import (
     carries_draws,
     interval_files,
     interval_tables,
+    untold_attributes,
 )
 from pipelines.release.names import NAME_FILE
 from pipelines.release.pages import phrases, render
@@ -98,7 +99,7 @@ def release_readme(
         flow_table=interval_tables(plan)[0].name,
         unit_level=plan.level,
         draws=N_DRAWS if carries_draws(plan) else 0,
-        untold=_untold(plan),
+        untold=untold_attributes(plan),
         other_levels=bool(geography.levels),
         first_files=[
             f"{plan.implicates.folders[0]}{names[kind]}"
@@ -121,12 +122,6 @@ def release_readme(
         ],
     )
     return {name: render(f"{name}.j2", language, **context) for name in ("README.md", DETAILS_FILE)}
-
-
-def _untold(plan: ReleasePlan) -> list[str]:
-    """Return the attributes of tables with draws by which nothing published tells homes apart."""
-    drawn = dict.fromkeys(name for table in interval_tables(plan) for name in table.attributes)
-    return [name for name in drawn if name not in plan.attributes_of_homes]
 
 
 def describe_plan(plan: ReleasePlan, certificate: Certificate, *, named: bool) -> ReleaseDescription:

@@ -1497,11 +1497,17 @@ def check_intervals(folder: Path, plan: Plan) -> str:
         return f"none: the release has more than {MOST_DRAWN:,} jobs"
     draws = [f"draw_{i + 1}" for i in range(DRAWS)]
     table = parquet(folder / "intervals.parquet", ["table", "home", "work", *plan.attributes, *draws])
+    told = [plan.document["pooling"]["by"], *(t["by"] for t in plan.document["choices"]["tables"])]
     jobs: dict[str, list[int]] = {}
-    found = [*((name, "sum") for name in draws), *((name, "min") for name in draws)]
-    for batch in table.iter_batches(columns=["table", *draws]):
+    found = [(name, kind) for kind in ("sum", "min") for name in draws]
+    found += [(name, "count") for name in plan.attributes]
+    for batch in table.iter_batches(columns=["table", *plan.attributes, *draws]):
         for part in pa.Table.from_batches([batch]).group_by("table").aggregate(found).to_pylist():
             need(min(part[f"{d}_min"] for d in draws) >= 0, "intervals.parquet has fewer jobs than none")
+            by = {name for name in plan.attributes if part[f"{name}_count"]}
+            rule = "tells homes apart by these attributes, so that their intervals are too short"
+            known = any(by <= {*names} for names in told)
+            need(known, f"intervals.parquet: {part['table']}: no pool and no measured table {rule}")
             before = jobs.get(part["table"], [0] * DRAWS)
             jobs[part["table"]] = [n + part[f"{d}_sum"] for n, d in zip(before, draws)]
     if not (plan.protected or plan.estimated):

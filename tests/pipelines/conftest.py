@@ -270,6 +270,17 @@ def strips(small_region: dict[str, Path], tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(scope="session")
+def industry_release(
+    config_text: Callable[..., str], tmp_path_factory: pytest.TempPathFactory, clean_source: object
+) -> pipelines.Release:
+    """A release of the small region with urns by industry, by which it has intervals. Copy it, too."""
+    config = pipelines.parse_config(
+        config_text({"plan.pool_by": ["SI"]}), tmp_path_factory.mktemp("industry"), "small.toml"
+    )
+    return pipelines.run(config, key=same_key())
+
+
+@pytest.fixture(scope="session")
 def cut_release(
     config_text: Callable[..., str],
     strips: dict[str, Any],
@@ -287,7 +298,7 @@ def cut_release(
         "plan.coarsening": "units",
         "plan.split_threshold": None,
         "plan.pool_below": 8,
-        "plan.pool_by": [],
+        "plan.pool_by": ["SE"],
     }
     text = config_text(strips, plan, {"workload": tables})
     return pipelines.run(

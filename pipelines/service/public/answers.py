@@ -24,12 +24,12 @@ from pipelines.running.process import give_back_memory
 from pipelines.service.parameters import separated
 from pipelines.service.public.areas import Areas, Shapes, joined
 from pipelines.service.public.catalog import OpenVersion
-from pipelines.service.public.describing import ABOUT_INTERVALS
 from pipelines.service.public.flow_queries import (
     MOST_ROWS,
     SIDES,
     Flows,
     Selection,
+    about_bounds,
     has_bounds,
     no_attribute,
     with_bounds,
@@ -321,7 +321,7 @@ class _FlowRows:
             "attributes": {name: release.counts[name] for name in question.attributes},
             "implicate": question.implicate,
             **({"sums": list(question.sums)} if question.sums else {}),
-            **({"about_intervals": ABOUT_INTERVALS} if self._bounded else {}),
+            **({"about_intervals": about} if (about := about_bounds(selection, self._draws)) else {}),
         }
 
     def part(self, flows: Flows) -> Part:

@@ -17,13 +17,10 @@ from pipelines.service.public.downloads import media_type
 from pipelines.service.public.formats import MEDIA_TYPES, Format
 from pipelines.service.rendering import text
 from pipelines.service.settings import ServiceSettings
-from pipelines.views.intervals.reading import coverage_words
 from pipelines.views.labels import job_type_words, plural
 from pipelines.views.release import Release
 
 SITE = "Synthetic commuting data"
-ABOUT_INTERVALS = " ".join(coverage_words())
-"""What pages and answers say of intervals."""
 _CONTEXT = "https://schema.org/"
 _TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {
     character: rf"\{character}" for character in "{}$&%#_"

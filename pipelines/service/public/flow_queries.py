@@ -23,7 +23,7 @@ from pipelines.service.public.flow_tables import FlowTable
 from pipelines.service.refusals import invalid, not_found
 from pipelines.service.store import ServiceError
 from pipelines.views.folder import PublicReleaseError
-from pipelines.views.intervals.reading import PosteriorDraws
+from pipelines.views.intervals.reading import PosteriorDraws, coverage_words
 from pipelines.views.labels import LIKE, areas_like, areas_named, find_areas
 from pipelines.views.release import Release
 
@@ -35,6 +35,8 @@ Side = Literal["work", "home"]
 SIDES: tuple[Side, ...] = ("work", "home")
 Int64 = NDArray[np.int64]
 T = TypeVar("T")
+ABOUT_INTERVALS = " ".join(coverage_words())
+"""What pages and answers say of intervals."""
 
 
 @dataclass(frozen=True)
@@ -373,6 +375,15 @@ def has_bounds(selection: Selection, draws: PosteriorDraws | None) -> bool:
         return False
     attributes = draws.attributes_of(selection.question.attributes[0])
     return draws.has(selection.areas("home"), selection.areas("work"), attributes)
+
+
+def about_bounds(selection: Selection, draws: PosteriorDraws | None) -> str | None:
+    """Say what the intervals of a question are, or why it has none; nothing where a release has no draws."""
+    if draws is None:
+        return None
+    if has_bounds(selection, draws):
+        return ABOUT_INTERVALS
+    return draws.why_none(draws.attributes_of(selection.question.attributes[0]))
 
 
 def with_bounds(flows: Flows, selection: Selection, draws: PosteriorDraws | None) -> Flows:

@@ -309,7 +309,7 @@ class FlowList(BaseModel):
     sums : list of str or None
         Sides all of whose areas are one.
     about_intervals : str or None
-        What low and high are, where flows have them.
+        What low and high are; where flows have none, why.
     flows : list of FlowEntry
         In the order of the geography, by work area or, where only home areas were asked for, by home area;
         with `top` the largest first.

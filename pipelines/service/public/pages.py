@@ -21,8 +21,15 @@ from pipelines.service.caching import CONTENT, answer, tag
 from pipelines.service.parameters import Name, VersionName, latest_version
 from pipelines.service.public import downloads
 from pipelines.service.public.catalog import Catalog, OpenVersion, Version, opened_version
-from pipelines.service.public.describing import ABOUT_INTERVALS, Licence, Offer, cite, data_catalog, data_set
-from pipelines.service.public.flow_queries import SIDES, FlowQuestion, Side, select
+from pipelines.service.public.describing import Licence, Offer, cite, data_catalog, data_set
+from pipelines.service.public.flow_queries import (
+    ABOUT_INTERVALS,
+    SIDES,
+    FlowQuestion,
+    Side,
+    about_bounds,
+    select,
+)
 from pipelines.service.public.geo import MOST_FEATURES
 from pipelines.service.public.models import FileEntry, FileList
 from pipelines.service.public.pictures import picture_words
@@ -338,6 +345,7 @@ def _largest(version: OpenVersion, area: str, side: str, level: str | None, attr
         "areas": largest.number,
         "flows": flows,
         "bounded": largest.flows.bounds is not None,
+        "about_intervals": about_bounds(selection, version.draws),
     }
 
 

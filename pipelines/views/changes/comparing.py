@@ -85,7 +85,10 @@ def compare(
     with whole_folder(to, mode=None) as folder:
         tables, without = _tables(sides, areas, by, progress)
         say = phrases(language)
-        remarks += [say.table_left_out(say.table(*table)) for table in without]
+        for table in without:
+            lacking = [side for side in sides if not side.draws.has(*table)]
+            reasons = {side.letter: side.draws.why_none(table[2], language) for side in lacking}
+            remarks.append(say.table_left_out(say.table(*table), reasons))
         files = _write(sides, tables, remarks, folder, language)
     beyond, rows = sum(table.beyond for table in tables), sum(len(table.rows) for table in tables)
     words = f"{beyond:,} of {rows:,} rows are beyond noise; {README} says how many may be so by chance"

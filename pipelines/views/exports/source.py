@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from pipelines.config.languages import ENGLISH
+from pipelines.release.pages import phrases as release_phrases
 from pipelines.storage.checksums import sha256_of
 from pipelines.views.accuracy import noise_warning
 from pipelines.views.folder import PublicReleaseError, blame_release
@@ -90,6 +91,13 @@ class Source:
         draws, levels = self.release.draws(), (self.home_level, self.work_level)
         by = {names for name in self.counts if draws.has(*levels, names := draws.attributes_of(name))}
         return [name for name in self.counts if draws.attributes_of(name) in by]
+
+    @property
+    def untold(self) -> str:
+        """Say by which attributes there are no intervals, as nothing published tells homes apart by them."""
+        release = self.release
+        untold = [(name,) for name in release.categories if not release.plan.tells_homes_by((name,))]
+        return str(release_phrases(self.language).untold(untold)) if untold else ""
 
     def flows(self) -> Iterator[pd.DataFrame]:
         """Yield all flows, with their intervals, at most `batch_rows` at a time."""

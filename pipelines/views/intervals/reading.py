@@ -23,6 +23,7 @@ from pipelines.release.intervals import (
     interval_tables,
     read_draws,
 )
+from pipelines.release.pages import phrases as release_phrases
 from pipelines.views.flows import with_units
 from pipelines.views.folder import WHOLE_COPY, PublicReleaseError, blame_release
 from pipelines.views.pages import phrases
@@ -146,6 +147,12 @@ class PosteriorDraws:
         sides = self._of_blocks(home, "homes"), self._of_blocks(work, "workplaces")
         return self._parts(*sides, attributes, needs_work=work is not None) is not None
 
+    def why_none(self, attributes: Sequence[str] = (), language: str = ENGLISH) -> str:
+        """Say in a sentence why a table of homes by attributes has no draws, where `has` says so."""
+        say = release_phrases(language)
+        told = self.release.plan.tells_homes_by(attributes)
+        return str(say.without_table if told else say.untold([(*attributes,)]))
+
     def attributes_of(self, count: str) -> tuple[str, ...]:
         """Return the attribute by whose categories a count of the release is made; none of all jobs."""
         return tuple(name for name, columns in self._columns.items() if count in columns)
@@ -234,11 +241,10 @@ class PosteriorDraws:
             raise PublicReleaseError(f"the release has no attribute {unknown[0]}; it has: {present}")
         parts = self._parts(home_area, work_area, attributes, needs_work=work is not None)
         if parts is None:
-            by = f" by {', '.join(attributes)}" if attributes else ""
-            raise PublicReleaseError(
-                f"{self.path}: no table has parts of what is asked for{by}; there are: {self.names}. Fix: "
-                "ask for areas made of whole areas of these"
-            )
+            fix = f"ask for areas made of whole areas of these tables: {self.names}"
+            if not self.release.plan.tells_homes_by(attributes):
+                fix = "count rows of synthetic workers (Release.flows), which have no intervals"
+            raise PublicReleaseError(f"{self.path}: {self.why_none(attributes)} Fix: {fix}")
         of_home, of_work = (
             of_part if some is None else np.where(np.isin(of_part, some), of_part, -1)
             for of_part, some in ((parts.home, homes), (parts.work, works))

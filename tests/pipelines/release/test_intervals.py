@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ import pytest
 import pipelines
 from helpers import alone, refused, seal_again
 from pipelines import Release
+from pipelines.plans.measured import TableChoice
 from pipelines.release.intervals import AREAS_FILE, DRAWS, FLOWS_FILE, INTERVALS_FILE, interval_tables
 
 Edit = Callable[[pd.DataFrame], pd.DataFrame]
@@ -78,10 +81,17 @@ def moved(rows: pd.DataFrame) -> pd.DataFrame:
     ],
 )
 def test_other_draws_are_refused(small_release: Release, tmp_path: Path, edit: Edit, words: str) -> None:
-    copy = Path(shutil.copytree(small_release.public, tmp_path / "public"))
+    copy = edited(small_release, tmp_path, edit(pd.read_parquet(small_release.public / INTERVALS_FILE)))
+    error = refused(copy)
+    assert error.check == "intervals"
+    assert pd.Series(str(error)).str.contains(words).all()
+
+
+def edited(release: Release, folder: Path, rows: pd.DataFrame) -> Path:
+    """Return a copy of the public folder with other draws, sealed again."""
+    copy = Path(shutil.copytree(release.public, folder / "public"))
     path = copy / INTERVALS_FILE
     schema = pq.read_schema(path)
-    rows = edit(pd.read_parquet(path))
     extra = [pa.field(name, pa.int32()) for name in rows.columns if name not in schema.names]
     pq.write_table(
         pa.Table.from_pandas(
@@ -91,9 +101,7 @@ def test_other_draws_are_refused(small_release: Release, tmp_path: Path, edit: E
         compression="zstd",
     )
     seal_again(copy)
-    error = refused(copy)
-    assert error.check == "intervals"
-    assert pd.Series(str(error)).str.contains(words).all()
+    return copy
 
 
 def test_other_csv_files_are_refused(small_release: Release, tmp_path: Path) -> None:
@@ -116,6 +124,30 @@ def test_the_program_that_travels_sees_a_draw_that_lacks_a_job(
     pq.write_table(rows.set_column(at, "draw_3", pa.array(draw)), copy / INTERVALS_FILE, compression="zstd")
     seal_again(copy)
     assert "a draw has not all jobs" in str(alone(copy))
+
+
+def test_tables_that_nothing_published_tells_of_have_no_draws(small_release: Release, tmp_path: Path) -> None:
+    """Its urns tell no attributes apart."""
+    rows = pd.read_parquet(small_release.public / INTERVALS_FILE)
+    assert rows["table"].unique().tolist() == ["trct to trct", "bgrp to bgrp", "trct to tabblk2010"]
+    readme = " ".join((small_release.public / "README.md").read_text(encoding="utf-8").split())
+    assert 'tells homes apart by "SA", "SE" and "SI": numbers by these have no interval' in readme
+    flows = rows[rows["table"] == "trct to trct"]
+    copy = edited(
+        small_release, tmp_path, pd.concat([rows, flows.assign(table="trct to trct by SA", SA="SA01")])
+    )
+    assert "trct to trct by SA: no pool and no measured table" in str(alone(copy))
+    error = refused(copy)
+    assert error.check == "intervals"
+    assert "not those that the release is for" in str(error)
+
+
+def test_a_combination_is_told_by_a_table_by_all_of_it(small_release: Release) -> None:
+    plan = small_release.plan
+    tables = [TableChoice(None, by, "trct", Fraction(1, 2)) for by in (("SA", "SE"), ("SI",))]
+    plan = replace(plan, choices=replace(plan.choices, tables=tuple(tables)))
+    told = [plan.tells_homes_by(by) for by in ((), ("SE",), ("SE", "SA"), ("SI",), ("SA", "SI"))]
+    assert told == [True, True, True, True, False]
 
 
 def test_a_release_of_too_many_jobs_carries_none(

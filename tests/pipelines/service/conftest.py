@@ -20,19 +20,14 @@ from starlette.testclient import TestClient
 
 import pipelines
 from pipelines.service import Store, create_app
-from pipelines.service.public.preparation import Prepared, prepare
 
-from .helpers import CLEAN_WORKER, LEDGER, NAME, World, client_of, copy_state, settings_of
+from .helpers import CLEAN_WORKER, LEDGER, NAME, World, client_of, copy_state, settings_of, state_with
 
 
 @pytest.fixture(scope="session")
 def service_state(small_release: pipelines.Release, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """State of a service with the small release, published and prepared. Copy it before changing it."""
-    folder = tmp_path_factory.mktemp("service") / "state"
-    done = pipelines.publish(small_release.public.parent, folder / "published", version="v1")
-    (folder / "cache").mkdir()
-    prepare(Path(done.location), Prepared(folder / "cache" / done.sha256))
-    return folder
+    return state_with(small_release, tmp_path_factory.mktemp("service") / "state")
 
 
 @pytest.fixture

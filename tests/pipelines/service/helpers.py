@@ -30,6 +30,7 @@ from pipelines.service.operators import api
 from pipelines.service.operators.desk import Desk
 from pipelines.service.operators.models import Submission
 from pipelines.service.public.catalog import Catalog
+from pipelines.service.public.preparation import Prepared, prepare
 from pipelines.service.queue.claims import claim
 from pipelines.service.queue.runs import get_run, list_events
 from pipelines.service.queue.workers import Workers
@@ -154,6 +155,14 @@ def submitted(store: Store, settings: ServiceSettings, who: Principal, name: str
 def settings_of(**given: object) -> ServiceSettings:
     """Settings by the names of their variables, without the prefix."""
     return load_settings(None, {f"ODSYNTH_{name}": str(value) for name, value in given.items()})
+
+
+def state_with(release: pipelines.Release, folder: Path) -> Path:
+    """Return a state of a service with a release, published and prepared."""
+    done = pipelines.publish(release.public.parent, folder / "published", version="v1")
+    (folder / "cache").mkdir()
+    prepare(Path(done.location), Prepared(folder / "cache" / done.sha256))
+    return folder
 
 
 def copy_state(source: Path, target: Path) -> Path:

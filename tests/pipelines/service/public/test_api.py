@@ -80,6 +80,7 @@ def test_the_largest_flows(client: TestClient, base: str, published: Release) ->
         query = {side: code, f"{other}_level": "trct", "attribute": "SE03", "top": 2}
         said = client.get(f"{base}/flows", params=query).json()
         assert said.pop("note").startswith("Synthetic workers")
+        assert "tells homes apart" in said.pop("about_intervals")
         codes = published.geography.codes("trct")
         assert said == {
             "name": NAME,

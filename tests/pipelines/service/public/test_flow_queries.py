@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fastapi import FastAPI
+from markupsafe import escape
 from starlette.requests import Request
 from starlette.testclient import TestClient
 
@@ -36,7 +37,7 @@ from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.labels import unit_names
 from pipelines.views.release import Release
 
-from ..helpers import NAME
+from ..helpers import NAME, state_with
 
 Configs = Callable[..., pipelines.ReleaseConfig]
 
@@ -283,8 +284,9 @@ def test_data_of_another_geography_are_refused(public_copy: Path, tmp_path: Path
 
 
 def test_flows_have_intervals_where_the_release_has_draws_of_them(
-    new_state: Path, make_app: Callable[..., FastAPI], base: str, page: str
+    industry_release: Release, tmp_path: Path, make_app: Callable[..., FastAPI], base: str, page: str
 ) -> None:
+    new_state = state_with(industry_release, tmp_path / "state")
     folder = new_state / "published" / NAME / "v1"
     release = pipelines.open_release(folder)
     draws, codes = release.draws(), release.geography.codes
@@ -307,7 +309,10 @@ def test_flows_have_intervals_where_the_release_has_draws_of_them(
         assert "need not lie in it" in answer.json()["about_intervals"]
         assert "low" in flows(home=home)[0]
         assert "low" not in flows(work=code, home_level="tabblk2010")[0], "there are no draws of home blocks"
-        assert "low" not in flows(work=code, **{**query, "attribute": columns[other][0]})[0]
+        untold = {**query, "attribute": columns[other][0]}
+        assert "low" not in flows(work=code, **untold)[0]
+        said_why = f'Nothing that was published tells homes apart by "{other}"'
+        assert said_why in client.get(f"{base}/flows", params=untold).json()["about_intervals"]
         some = codes("trct")[:3]
         of_some = draws.flows(dict.fromkeys(some, "all"), "cty").set_index("work")
         summed = flows(home=",".join(some), work_level="cty", sum="home")
@@ -316,6 +321,8 @@ def test_flows_have_intervals_where_the_release_has_draws_of_them(
         )
         shown = client.get(f"{page}/flows", params={"area": code, "level": "trct"}).text
         assert "need not lie in it" in shown
+        asked = {"area": code, "level": "trct", "attribute": untold["attribute"]}
+        assert escape(said_why) in client.get(f"{page}/flows", params=asked).text
         assert interval_of_largest(draws) in home_page(client, folder)
         file = folder / "intervals.parquet"
         file.write_bytes(file.read_bytes()[:-50])

@@ -19,8 +19,10 @@ from geo_data.od_files import count_columns
 from helpers import load
 from pipelines import PublicReleaseError, Release
 from pipelines.cli.main import main
+from pipelines.config.languages import ENGLISH
 from pipelines.drawing.estimating import PublicModel
 from pipelines.release.intervals import N_DRAWS
+from pipelines.release.pages import phrases
 from pipelines.views.intervals.evidence import _drawn, _Prior
 from pipelines.views.intervals.reading import coverage_words
 from pipelines.views.key_figures import key_figures
@@ -35,9 +37,9 @@ held_by_lot = load("benchmarks/by_lot.py").held_by_lot
 
 
 @pytest.fixture(scope="module")
-def public(small_release: Release, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def public(industry_release: Release, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A public folder that stands alone."""
-    return Path(shutil.copytree(small_release.public, tmp_path_factory.mktemp("alone") / "public"))
+    return Path(shutil.copytree(industry_release.public, tmp_path_factory.mktemp("alone") / "public"))
 
 
 @pytest.fixture(scope="module")
@@ -228,11 +230,12 @@ def test_what_cannot_be_asked_is_refused(
     public: Path, opened: pipelines.PosteriorDraws, public_copy: Path
 ) -> None:
     for ask, said in (
-        (lambda: opened.flows("tabblk2010", "trct"), "no table has parts of .*; there are: trct to trct; "),
+        (lambda: opened.flows("tabblk2010", "trct"), "no draws of .* these tables: trct to trct; "),
         (lambda: opened.flows("trct", "moon"), "no workplaces by 'moon'"),
         (lambda: opened.flows("stplc", "trct"), "no homes by 'stplc'"),
         (lambda: opened.flows("trct", "trct", "XX"), "no attribute XX"),
         (lambda: opened.flows({"99": "a"}, "trct"), "not units of one level"),
+        (lambda: opened.flows("trct", None, "SA"), 'homes apart by "SA".*Fix: count rows of synthetic'),
         (lambda: pipelines.open_release(public).write_intervals(), "jobs by workplace are exact"),
     ):
         with pytest.raises(PublicReleaseError, match=said):
@@ -265,10 +268,11 @@ def test_exports_have_the_intervals_of_their_flows(
     own = flows.set_index(["work", "home"])[["low", "high"]]
     pd.testing.assert_frame_equal(own, said.reindex(own.index, fill_value=0))
     assert (own["high"] > 0).any()
-    found = 0
+    found, untold = 0, []
     for name, columns in count_columns(opened.release.categories).items():
         if not opened.has("trct", "trct", (name,)):
             assert not {f"low_{column}" for column in columns} & {*flows}
+            untold.append(name)
             continue
         found += 1
         by = opened.flows("trct", "trct", name).set_index(["work", "home", name])[["low", "high"]]
@@ -281,6 +285,7 @@ def test_exports_have_the_intervals_of_their_flows(
     assert packed[["low", "high"]].to_numpy().tolist() == own.to_numpy().tolist()
     readmes = {name: (tmp_path / name / "README.txt").read_text(encoding="utf-8") for name in ("csv", "omx")}
     assert coverage_words()[0] in readmes["csv"]
+    assert phrases(ENGLISH).untold([(name,) for name in untold]) in readmes["csv"]
     assert coverage_words()[0] not in readmes["omx"], "which has no place for intervals"
     release.export("csv", tmp_path / "fine", home_level="tabblk2010", work_level="trct")
     fine = pd.read_csv(next(tmp_path.glob("fine/csv/*flows*.csv")), nrows=1)
