@@ -63,7 +63,7 @@ from pipelines.views.intervals.evidence import JobDraws
 from synth import RunKey, _words
 from synth.posterior import effects, implicates, inside, placing, ties
 from synth.posterior.inside import Inside
-from synth.posterior.intervals import intervals
+from synth.posterior.intervals import quantiles
 from synth.posterior.placing import Parts
 from synth.posterior.ties import ties_of
 
@@ -348,7 +348,7 @@ class _Tally:
 
     def add(self, truth: Ints, counts: Ints) -> None:
         """Count some cells, of which `counts` has a row for each draw."""
-        low, high = intervals(counts)
+        low, high = quantiles(counts)
         lot = held_by_lot(truth, counts, self._random)
         closed = (low <= truth) & (truth <= high)
         size = np.rint(counts.mean(axis=0))

@@ -14,36 +14,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Int64 = NDArray[np.int64]
-
 LEVEL = Fraction(9, 10)
 
 
-def intervals(draws: NDArray[np.integer], level: Fraction = LEVEL) -> tuple[Int64, Int64]:
-    """Return equal-tailed closed intervals of whole numbers.
+def quantiles(draws: NDArray[Any], level: Fraction = LEVEL) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the ends of equal-tailed closed intervals: two of the draws, in their order.
 
     Parameters
     ----------
-    draws : ndarray of integers, shape (n_draws, ...)
-        Posterior draws of counts.
+    draws : ndarray, shape (n_draws, ...)
+        Posterior draws of numbers.
     level : Fraction
         In (0, 1): of so many of the ranks that a further draw may have, it is in the interval.
 
     Returns
     -------
-    low, high : ndarray of int64, shape (...)
+    low, high : ndarray, shape (...)
 
     Raises
     ------
     ValueError
         If the level is not in (0, 1), or draws are so few that no interval between two of them has it.
     """
-    low, high = quantiles(draws, level)
-    return low.astype(np.int64), high.astype(np.int64)
-
-
-def quantiles(draws: NDArray[Any], level: Fraction = LEVEL) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the order statistics of draws that an interval goes between; as `intervals`, of any numbers."""
     outside = _outside(draws.shape[0], level)
     ordered = np.partition(draws, (outside, draws.shape[0] - 1 - outside), axis=0)
     return ordered[outside], ordered[-1 - outside]

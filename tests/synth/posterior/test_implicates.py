@@ -41,7 +41,7 @@ from synth.posterior.evidence import (
     scratch_for,
 )
 from synth.posterior.implicates import Areas, Attributes, BlockDraws, Implicates, Published, _common_homes
-from synth.posterior.intervals import intervals
+from synth.posterior.intervals import quantiles
 from synth.posterior.placing import GROUP, Concentrations, Crossing, Parts, draw_place, place_of
 from synth.posterior.ties import SHAPES, Ties, draw_factors, ties_of
 from synth.randomness import RunKey
@@ -464,7 +464,7 @@ def test_those_who_live_where_they_work_are_as_many_as_all_places_together_say()
     for areas in ({}, {"bands": bands}):
         drawn = implicates(groups, homes, model, 40, Fraction(19, 20), measured=1, areas=areas)
         stay = [(cells == block[i]).sum(axis=1) for i, cells in enumerate(drawn.places())]
-        low, high = (int(end[0]) for end in intervals(np.sum(stay, axis=0)[:, np.newaxis]))
+        low, high = (int(end[0]) for end in quantiles(np.sum(stay, axis=0)[:, np.newaxis]))
         assert low <= true <= high
         assert high - low < true / 3
 
@@ -789,24 +789,24 @@ def cells_of(wide: int) -> Domains:
 def test_intervals_are_order_statistics() -> None:
     random = np.random.default_rng(6)
     draws = random.integers(0, 50, (100, 7))
-    low, high = intervals(draws)
+    low, high = quantiles(draws)
     ordered = np.sort(draws, axis=0)
     assert np.array_equal(low, ordered[4])
     assert np.array_equal(high, ordered[95])
     with pytest.raises(ValueError, match="at least 19 draws"):
-        intervals(draws[:18])
+        quantiles(draws[:18])
     many = random.standard_normal((100, 20_000)) * 1e6
-    low, high = intervals(many.astype(np.int64))
+    low, high = quantiles(many.astype(np.int64))
     further = random.standard_normal(20_000) * 1e6
     assert ((low <= further) & (further <= high)).mean() == pytest.approx(0.9, abs=0.01)
     with pytest.raises(ValueError, match=r"in \(0, 1\)"):
-        intervals(draws, Fraction(1))
+        quantiles(draws, Fraction(1))
 
 
 def test_held_by_lot_is_right_for_counts_that_are_nearly_always_zero() -> None:
     random = np.random.default_rng(7)
     draws, truth = random.poisson(0.05, (100, 20_000)), random.poisson(0.05, 20_000)
-    low, high = intervals(draws)
+    low, high = quantiles(draws)
     assert ((low <= truth) & (truth <= high)).mean() > 0.94  # a closed interval holds more
     assert held_by_lot(truth, draws, random).mean() == pytest.approx(0.9, abs=0.01)
     assert held_by_lot(truth + 1, draws, random).mean() < 0.3
