@@ -1,0 +1,326 @@
+"""Zero-concentrated differential privacy (zCDP), and what it says as other guarantees.
+
+A mechanism is rho-zCDP if, for all neighbours and every order alpha > 1, the Renyi divergence of its outputs
+is at most alpha rho. The rho of releases of the same records add up, which costs less than their epsilons do.
+Every number here is an exact fraction, and every bound is rounded to the safe side. Orders are found with
+floats, as any order gives a bound; the bound itself is computed in balls. docs/privacy.md has the proofs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+
+from synth.rationals import MAX_RECORDS, exact
+from synth.tails import rigorous, upper_fraction
+
+_LARGEST = 10**6  # of rho and epsilon: e^epsilon has as many bits
+_ORDERS = [10 ** (step / 8) for step in range(-48, 121)]  # of alpha - 1 that are tried first
+
+
+def compose_rho(rhos: Iterable[Fraction]) -> Fraction:
+    """Return the rho of releases of the same records taken together, which is the sum.
+
+    Lemma 46 of docs/privacy.md.
+
+    Parameters
+    ----------
+    rhos : iterable of Fraction
+        Rho of each release, which may be chosen after those before it were seen.
+
+    Raises
+    ------
+    TypeError
+        If a number is a float.
+    """
+    return sum((_rho(rho) for rho in rhos), Fraction(0))
+
+
+def rho_of_group(rho: Fraction, records: int) -> Fraction:
+    """Return the rho of a person with several records, which is c^2 times that of one.
+
+    Lemma 46 of docs/privacy.md.
+
+    Parameters
+    ----------
+    rho : Fraction
+        Of one record.
+    records : int
+        c, from 1 to 1,000.
+
+    Raises
+    ------
+    TypeError
+        If rho is a float.
+    ValueError
+        If `records` is below 1 or above 1,000.
+    """
+    if not 1 <= records <= MAX_RECORDS:
+        raise ValueError(f"a person must have at least one record, and at most {MAX_RECORDS:,}")
+    return records**2 * _rho(rho)
+
+
+def rho_of_pure(epsilon: Fraction) -> Fraction:
+    """Return the rho of every epsilon-differentially private mechanism: epsilon tanh(epsilon/2), rounded up.
+
+    Lemma 47 of docs/privacy.md. It is below epsilon^2/2, and no smaller number holds for all such mechanisms.
+
+    Parameters
+    ----------
+    epsilon : Fraction
+        At least 0.
+
+    Raises
+    ------
+    TypeError
+        If epsilon is a float.
+    ValueError
+        If epsilon is negative, or above 10^6.
+    """
+    epsilon = _within(epsilon, "epsilon")
+    with rigorous() as balls:
+        x = balls.number(epsilon)
+        return upper_fraction(x * (x / 2).tanh())
+
+
+def delta_of(rho: Fraction, epsilon: Fraction) -> Fraction:
+    """Return a delta with which rho-zCDP is (epsilon, delta)-differential privacy, rounded up.
+
+    Lemma 45 of docs/privacy.md, at about the best order.
+
+    Parameters
+    ----------
+    rho, epsilon : Fraction
+        At least 0.
+
+    Returns
+    -------
+    Fraction
+        At most 1; 0 only where rho is.
+
+    Raises
+    ------
+    TypeError
+        If a number is a float.
+    ValueError
+        If a number is negative, or above 10^6.
+    """
+    rho, epsilon = _rho(rho), _within(epsilon, "epsilon")
+    if rho == 0:
+        return Fraction(0)
+    slope, height = float(rho), float(epsilon)
+
+    def log_delta(more: float) -> float:
+        order = 1 + more
+        return more * (order * slope - height - math.log1p(1 / more)) - math.log(order)
+
+    more = _best(log_delta)
+    with rigorous() as balls:
+        m, r, e = (balls.number(x) for x in (more, rho, epsilon))
+        log = m * ((1 + m) * r - e - balls.log(1 + 1 / m)) - balls.log(1 + m)
+        return min(upper_fraction(balls.exp(log)), Fraction(1))
+
+
+def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
+    """Return an epsilon with which rho-zCDP is (epsilon, delta)-differential privacy, rounded up.
+
+    Lemma 45 of docs/privacy.md, at about the best order.
+
+    Parameters
+    ----------
+    rho : Fraction
+        At least 0.
+    delta : Fraction
+        Above 0, unless rho is 0.
+
+    Raises
+    ------
+    TypeError
+        If a number is a float.
+    ValueError
+        If a number is negative, rho is above 10^6, or delta is 0 and rho is not: there is no such epsilon.
+    """
+    rho, delta = _rho(rho), _delta(delta, rho)
+    if rho == 0 or delta >= 1:
+        return Fraction(0)
+    slope, rare = float(rho), math.log(delta.denominator) - math.log(delta.numerator)
+
+    def height(more: float) -> float:
+        order = 1 + more
+        return order * slope - math.log1p(1 / more) + (rare - math.log(order)) / more
+
+    more = _best(height)
+    with rigorous() as balls:
+        m, r = balls.number(more), balls.number(rho)
+        rest = (balls.log(balls.number(1 / delta)) - balls.log(1 + m)) / m
+        return upper_fraction((1 + m) * r - balls.log(1 + 1 / m) + rest)
+
+
+def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """Return about the largest rho with which rho-zCDP is (epsilon, delta)-differential privacy, never more.
+
+    Parameters
+    ----------
+    epsilon : Fraction
+        At least 0.
+    delta : Fraction
+        Above 0 and below 1.
+
+    Returns
+    -------
+    Fraction
+        `epsilon_of` it is at most epsilon.
+
+    Raises
+    ------
+    TypeError
+        If a number is a float.
+    ValueError
+        If a number is not in its range.
+    """
+    epsilon = _within(epsilon, "epsilon")
+    return _largest(lambda rho: epsilon_of(rho, delta) <= epsilon, epsilon)
+
+
+def probabilistic_delta_of(rho: Fraction, epsilon: Fraction, neighbours: int = 1) -> Fraction:
+    """Return a delta of (epsilon, delta)-probabilistic differential privacy by rho-zCDP, rounded up.
+
+    Lemma 48 of docs/privacy.md.
+
+    Parameters
+    ----------
+    rho, epsilon : Fraction
+        At least 0.
+    neighbours : int
+        How many neighbours with another distribution of outputs an input has at most: the bad set serves all
+        of them. With 1 this is about two given inputs.
+
+    Returns
+    -------
+    Fraction
+        At most 1; 0 only where rho is.
+
+    Raises
+    ------
+    TypeError
+        If a number is a float.
+    ValueError
+        If a number is negative or above 10^6, or there are no neighbours.
+    """
+    rho, epsilon, neighbours = _rho(rho), _within(epsilon, "epsilon"), _count(neighbours)
+    if rho == 0:
+        return Fraction(0)
+    if epsilon <= rho:
+        return Fraction(1)
+    with rigorous() as balls:
+        r, e = balls.number(rho), balls.number(epsilon)
+        pair = balls.exp(-((e - r) ** 2) / (4 * r)) * (1 + balls.exp(-e))
+        return min(upper_fraction(neighbours * pair), Fraction(1))
+
+
+def probabilistic_epsilon_of(rho: Fraction, delta: Fraction, neighbours: int = 1) -> Fraction:
+    """Return an epsilon of (epsilon, delta)-probabilistic differential privacy by rho-zCDP, rounded up.
+
+    Lemma 48 of docs/privacy.md.
+
+    Parameters
+    ----------
+    rho : Fraction
+        At least 0.
+    delta : Fraction
+        Above 0, unless rho is 0.
+    neighbours : int
+        As for `probabilistic_delta_of`.
+
+    Raises
+    ------
+    TypeError
+        If a number is a float.
+    ValueError
+        If a number is negative, rho is above 10^6, delta is 0 and rho is not, or there are no neighbours.
+    """
+    rho, delta, neighbours = _rho(rho), _delta(delta, rho), _count(neighbours)
+    if rho == 0 or delta >= 1:
+        return Fraction(0)
+    with rigorous() as balls:
+        r, rare = balls.number(rho), balls.log(balls.number(neighbours / delta))
+        least = r + 2 * (r * rare).sqrt()
+        return upper_fraction(r + 2 * (r * (rare + balls.log(1 + balls.exp(-least)))).sqrt())
+
+
+def probabilistic_rho_within(epsilon: Fraction, delta: Fraction, neighbours: int = 1) -> Fraction:
+    """Return about the largest rho with (epsilon, delta)-probabilistic differential privacy, never more.
+
+    Parameters
+    ----------
+    epsilon, delta, neighbours
+        As for `probabilistic_epsilon_of`; delta is above 0 and below 1.
+
+    Returns
+    -------
+    Fraction
+        `probabilistic_epsilon_of` it is at most epsilon.
+
+    Raises
+    ------
+    TypeError
+        If a number is a float.
+    ValueError
+        If a number is not in its range.
+    """
+    epsilon = _within(epsilon, "epsilon")
+    return _largest(lambda rho: probabilistic_epsilon_of(rho, delta, neighbours) <= epsilon, epsilon)
+
+
+def _largest(fits: Callable[[Fraction], bool], epsilon: Fraction) -> Fraction:
+    """Return the largest rho that fits, to one part in 2^40 and rounded down; above epsilon none is tried."""
+    if epsilon == 0 or fits(epsilon):
+        return epsilon
+    high = epsilon
+    while not fits(high / 2):
+        high /= 2
+        if high < epsilon / 2**200:
+            return Fraction(0)
+    low = high / 2
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _best(value: Callable[[float], float]) -> Fraction:
+    """Return about where a function of alpha - 1 is smallest: a grid, and then thirds between its points."""
+    i = min(range(len(_ORDERS)), key=lambda i: value(_ORDERS[i]))
+    low, high = (math.log(_ORDERS[min(max(j, 0), len(_ORDERS) - 1)]) for j in (i - 1, i + 1))
+    for _ in range(60):
+        left, right = (2 * low + high) / 3, (low + 2 * high) / 3
+        if value(math.exp(left)) <= value(math.exp(right)):
+            high = right
+        else:
+            low = left
+    return Fraction(math.exp(low))
+
+
+def _rho(rho: Fraction) -> Fraction:
+    return _within(rho, "rho")
+
+
+def _within(value: Fraction, name: str) -> Fraction:
+    number = exact(value, name)
+    if not 0 <= number <= _LARGEST:
+        raise ValueError(f"{name} must be at least 0 and at most {_LARGEST:,}")
+    return number
+
+
+def _delta(delta: Fraction, rho: Fraction) -> Fraction:
+    number = exact(delta, "delta")
+    if number < 0 or (number == 0 and rho > 0):
+        raise ValueError("delta must be above 0: zCDP has no epsilon with a delta of 0")
+    return number
+
+
+def _count(neighbours: int) -> int:
+    if neighbours < 1:
+        raise ValueError("an input must have at least one neighbour")
+    return neighbours
