@@ -1,12 +1,9 @@
-"""Names for readers, of levels, areas and external zones; and areas as those who ask name them."""
+"""Names for readers, of levels, areas and external zones."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,10 +29,6 @@ _JOB_TYPES = {
 }
 # The end of names of LODES: "(Providence, RI)", "(Tract 118, Providence, RI)".
 _IN_BRACKETS = re.compile(r"(?:\(|, )(?P<county>[^(), ][^(),]*)(?P<state>, [A-Z]{2})\)$")
-_KEPT = 64  # levels of releases whose names are kept
-_LEAST_WORD = 3  # letters
-LIKE = 5
-"""Areas that an error names."""
 
 
 def singular(level: str, language: str = ENGLISH) -> str:
@@ -93,7 +86,7 @@ def unit_names(release: Release, level: str, units: NDArray[np.integer] | None =
         counties = release.names["cty"][geography.unit_of("cty", geography.starts(level)[units])]
         for i in np.flatnonzero((names != "") & (counties != "")):
             names[i] = _with_whole_county(names[i], counties[i])
-    zones = _zones_of_units(release, level)
+    zones = zones_of_units(release, level)
     for i in np.flatnonzero(np.isin(units, list(zones))):
         of_unit = zones[int(units[i])]
         if any(zone.name != zone.code for zone in of_unit):
@@ -101,7 +94,7 @@ def unit_names(release: Release, level: str, units: NDArray[np.integer] | None =
     return names
 
 
-def _zones_of_units(release: Release, level: str) -> dict[int, list[ExternalZone]]:
+def zones_of_units(release: Release, level: str) -> dict[int, list[ExternalZone]]:
     """Return the external zones of each unit of a level that has any: several where codes are cut."""
     zones = external_zones(release)
     of_unit: dict[int, list[ExternalZone]] = {}
@@ -161,52 +154,3 @@ def ends_beyond(geography: geo_data.Geography) -> str:
     """Return what workers do in external zones: "live", "work" or "live or work"; "" without any."""
     ends = {"live": geography.external_homes, "work": geography.external_workplaces}
     return " or ".join(verb for verb, zones in ends.items() if zones)
-
-
-@lru_cache(maxsize=_KEPT)
-def _units_by_name(release: Release, level: str) -> dict[str, list[int]]:
-    """Units of each name, without case."""
-    by_name: dict[str, list[int]] = {}
-    for unit, name in enumerate(unit_names(release, level)):
-        if name:
-            by_name.setdefault(name.casefold(), []).append(unit)
-    return by_name
-
-
-def areas_named(release: Release, level: str, text: str) -> list[int]:
-    """Return the units of a level that have a name, in any case."""
-    return _units_by_name(release, level).get(text.strip().casefold(), [])
-
-
-def find_areas(release: Release, level: str, text: str) -> list[int]:
-    """Return the unit of a level that has a code, or else those that have a name."""
-    unit = release.geography.find_unit(level, text)
-    return [unit] if unit >= 0 else areas_named(release, level, text)
-
-
-def names_with(release: Release, level: str, words: str) -> list[int]:
-    """Return the units of a level with some words in their names, in order."""
-    words = words.strip().casefold()
-    return sorted(
-        unit for name, units in _units_by_name(release, level).items() if words in name for unit in units
-    )
-
-
-def areas_like(release: Release, words: str, kinds: Sequence[str]) -> str:
-    """Return, for an error, a few areas of some kinds with these words in their names; "" without any."""
-    words = words.strip().casefold()
-    if len(words) < _LEAST_WORD:
-        return ""
-    matches = [
-        (not name.startswith(words), rank, unit)
-        for rank, level in enumerate(kinds)
-        for name, units in _units_by_name(release, level).items()
-        if words in name
-        for unit in units
-    ]
-    best = []
-    for _, rank, unit in nsmallest(LIKE, matches):
-        level = kinds[rank]
-        (name,) = unit_names(release, level, np.array([unit]))
-        best.append(f"{release.geography.codes(level)[unit]} ({name}; {level})")
-    return ", ".join(best) + (", and others" if len(matches) > LIKE else "")

@@ -47,7 +47,8 @@ from pipelines.storage.checksums import CHECKSUMS, sha256_of
 from pipelines.storage.progress import Progress
 from pipelines.views.flows import flow_batches, with_codes
 from pipelines.views.folder import WHOLE_COPY, PublicReleaseError, blame_release, not_as_released
-from pipelines.views.labels import areas_like, unit_names
+from pipelines.views.labels import unit_names
+from pipelines.views.search import areas_like
 
 if TYPE_CHECKING:
     from pipelines.views.figures.subject import Side

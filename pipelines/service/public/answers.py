@@ -39,8 +39,8 @@ from pipelines.service.public.models import SYNTHETIC
 from pipelines.service.rates import network
 from pipelines.service.refusals import invalid, not_found
 from pipelines.service.store import ServiceError
-from pipelines.views.labels import find_areas, names_with
 from pipelines.views.release import Release
+from pipelines.views.search import find_areas, names_with
 
 _SMALL = 1_000_000  # up to which cost an answer is made at once
 _REQUEST = 50_000  # what one request costs; what costs more counts as several

@@ -24,8 +24,8 @@ from pipelines.service.refusals import invalid, not_found
 from pipelines.service.store import ServiceError
 from pipelines.views.folder import PublicReleaseError
 from pipelines.views.intervals.reading import PosteriorDraws, coverage_words
-from pipelines.views.labels import LIKE, areas_like, areas_named, find_areas
 from pipelines.views.release import Release
+from pipelines.views.search import LIKE, areas_like, areas_named, find_areas
 
 _OPEN = 8  # releases
 _FIRST_ROWS, MOST_ROWS = 4_000, 50_000  # of the release that are added up at once: more and more
@@ -188,7 +188,7 @@ def _level_of(release: Release, side: str, text: str) -> str:
     like = areas_like(release, text, release.kinds_of_areas)
     detail = (
         f"{side}: there is no area of one of the codes or names at any level ({levels}). "
-        + (f"In their names have it: {like}. " if like else "")
+        + (f"Perhaps one of these is meant: {like}. " if like else "")
         + f"Codes are text, with their leading zeros, as in {example}; all codes and names are at "
         ".../areas?level=LEVEL."
     )

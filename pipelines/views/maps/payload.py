@@ -21,6 +21,7 @@ from pipelines.views.maps.draws import draw_tables, draws_meta, smallest
 from pipelines.views.maps.shapes import centroid_cells, geojson, level_shapes, ring_places
 from pipelines.views.pages import map_phrases
 from pipelines.views.release import Release
+from pipelines.views.search import WORDS
 
 _LEVEL = 7  # of gzip; 9 is 4 % smaller, and takes twelve times as long
 _DEGREE = 1_000_000  # places are whole millionths of a degree, about a tenth of a metre
@@ -166,6 +167,7 @@ def _payload(
         "external_zones": [{name: zone[name] for name in ("unit", "name", "code")} for zone in zones],
         "drawn_around_centroids": drawn_around,
         "degree": _DEGREE,
+        "search": WORDS,
         "release": {
             "name": release.certificate.release.name,
             "version": made.format(created=release.certificate.created, version=made_by),

@@ -438,10 +438,8 @@ def test_what_there_is_not(small_release: Release, tmp_path: Path) -> None:
         (lambda: release.flows("nowhere"), "there is no level 'nowhere'"),
         (lambda: release.flows("cty", counts="S999"), "there is no count 'S999'; there are: S000"),
         (lambda: release.flows("cty", kinds="aux"), "there is no kind of rows 'aux'; there are: main"),
-        (
-            lambda: release.flows("cty", home=few),
-            "at any level (st, cty, trct, bgrp, tabblk2010)",
-        ),
+        (lambda: release.flows("cty", home="nowhere"), "at any level (st, cty, trct, bgrp, tabblk2010)"),
+        (lambda: release.flows("cty", home=few), f"Fix: name it by its code: {tract} ("),
         (
             lambda: release.flows("cty", work=name),
             f"not the code of an area. Fix: name it by its code: {county}",

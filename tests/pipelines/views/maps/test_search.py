@@ -184,3 +184,17 @@ def test_long_names_fit(browser: Any, named: Release, named_map: Path, size: tup
             assert page.locator("#chosen-code").is_visible()
             assert page.evaluate(OVERFLOWING) == []
         assert reader.complaints == []
+
+
+def test_a_list_that_is_cut_and_names_like_it(reader: Reader) -> None:
+    """The list says of how many it shows the first; a name like what was typed is offered, and not chosen."""
+    assert len(reader.type("0")) == 20
+    assert reader.text("not-found").startswith("Only the first 20 of ")
+    assert [lines[0] for lines in reader.type("new bristl")] == ["New Bristol"]
+    assert "Perhaps one of these is meant" in reader.text("not-found")
+    reader.page.keyboard.press("Enter")
+    assert reader.text("chosen") == "The whole region"
+    assert "Perhaps one of these is meant" in reader.text("not-found")
+    reader.page.keyboard.press("ArrowDown")
+    reader.page.keyboard.press("Enter")
+    assert reader.text("chosen") == "New Bristol"
