@@ -366,8 +366,7 @@ class _Trial:
 
     def accuracy(self, errors: NDArray[np.float64], sizes: Sequence[list[SizeClass]]) -> ExpectedAccuracy:
         """Return the sheet of `expected_accuracy`."""
-        told_apart = {*self._plan.attributes}
-        return expected_accuracy(self.workload, len(self.true), errors, sizes, told_apart)
+        return expected_accuracy(self.workload, len(self.true), errors, sizes, self._plan)
 
     def measures(self, released: CountedJobs) -> list[float]:
         """Return total and block variation, error of the mean commute, and that of destinations."""

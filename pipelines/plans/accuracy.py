@@ -9,7 +9,7 @@ model. After a draw, noisy counts tell more of the tables that were measured (`p
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Annotated, Any, NamedTuple, Self
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pipelines.plans.measured import table_in_words
+from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.utility import cell_counts
 from pipelines.plans.workload import CountedJobs, Table, Workload
 
@@ -31,9 +32,9 @@ _HARMLESS = 0.1
 _DIGITS = 4  # of shares, and of jobs after the point: more would be chance
 _OF_SQUARES = 8  # digits of sums of squares, which small shares follow from
 # Factors by which what is reached may differ from a forecast, rounded up from the largest that
-# benchmarks/places.md has of default workloads: of tables that gather jobs of several units, and of all
-# others; and of tables by an attribute that homes are not told apart by, of which public data say nothing, or
-# of areas above units.
+# benchmarks/places.md has of default workloads: of tables that gather jobs of several units, or are flows by
+# attributes that only residents are measured by, and of all others; and of tables by attributes that nothing
+# tells homes apart by, of which public data say nothing, or of areas above units.
 _GATHERED, _OTHERS, _UNKNOWN = 2.0, 1.25, 3.0
 _OF_SHAPE = 1.1  # the same of absolute errors, where squared ones are known
 _DIFFERS = 0.2  # of a forecast: a difference that is said
@@ -232,25 +233,18 @@ def expected_accuracy(
     jobs: int,
     errors: NDArray[np.float64],
     sizes: Sequence[list[SizeClass]],
-    told_apart: Collection[str],
+    plan: ReleasePlan,
 ) -> ExpectedAccuracy:
     """Say what a trial of so many jobs did to every reported table.
 
     `errors` has a row of the losses of the release, one of the public model's, and one of squared errors of
-    the release; `sizes` are those of its numbers. `told_apart` are the attributes that homes are told apart
-    by.
+    the release; `sizes` are those of its numbers.
     """
-    levels = [*workload.geography.levels, workload.geography.block_level]
-    above = levels[: levels.index(workload.level)]
     tables = []
     losses = np.clip(errors[:2], 0.0, 1.0).round(_DIGITS).T.tolist()
     squares = errors[2].round(_OF_SQUARES).tolist()
     of_tables = zip(reported_tables(workload), losses, squares, sizes, strict=True)
     for (table, is_of_workload), (loss, public_model), of_release, size_classes in of_tables:
-        if table.home in above or not {*table.attributes} <= {*told_apart}:
-            within = _UNKNOWN
-        else:
-            within = _GATHERED if workload.gathers(table) else _OTHERS
         tables.append(
             ExpectedTable(
                 table=table.name,
@@ -260,7 +254,7 @@ def expected_accuracy(
                 workload=is_of_workload,
                 loss=loss,
                 public_model=public_model,
-                within=within,
+                within=_within(workload, table, plan),
                 squares=of_release,
                 planned=None,
                 carried=improves_on_model(loss, public_model),
@@ -269,6 +263,16 @@ def expected_accuracy(
             )
         )
     return ExpectedAccuracy(jobs=jobs, tables=tables)
+
+
+def _within(workload: Workload, table: Table, plan: ReleasePlan) -> float:
+    """Return the factor by which what is reached may differ from the forecast of a table."""
+    levels, by = [*workload.geography.levels, workload.geography.block_level], table.attributes
+    told = {*by} <= {*plan.attributes} if table.home is None else plan.tells_homes_by(by)
+    if table.home in levels[: levels.index(workload.level)] or not told:
+        return _UNKNOWN
+    by_work = table.home is None or plan.tells_homes_by(by, flows=True)
+    return _OTHERS if by_work and not workload.gathers(table) else _GATHERED
 
 
 def after_draw(forecast: ExpectedAccuracy, risks: Sequence[Risk | None]) -> ExpectedAccuracy:

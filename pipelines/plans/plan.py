@@ -281,9 +281,13 @@ class ReleasePlan:
         """Attributes by which homes are measured or resampled."""
         return tuple(dict.fromkeys((*self.pools.pooling.by, *(n for t in self.choices.tables for n in t.by))))
 
-    def tells_homes_by(self, attributes: Iterable[str]) -> bool:
-        """Say whether homes are measured or resampled by attributes, and by their combinations."""
-        told = (self.pools.pooling.by, *(table.by for table in self.choices.tables))
+    def tells_homes_by(self, attributes: Iterable[str], *, flows: bool = False) -> bool:
+        """Say whether homes are measured or resampled by attributes, and by their combinations.
+
+        Of `flows` only, where it has to be by workplaces, too.
+        """
+        tables = (table for table in self.choices.tables if table.work is not None or not flows)
+        told = (self.pools.pooling.by, *(table.by for table in tables))
         return any({*attributes} <= {*by} for by in told)
 
     @property

@@ -200,7 +200,8 @@ def zones(small_region: dict[str, Path], tmp_path_factory: pytest.TempPathFactor
 def zoned_config(config_text: Callable[..., str], zones: dict[str, Any]) -> Path:
     """A configuration with external zones, in a file beside its jobs."""
     path = Path(zones["jobs.file"]).with_name("zoned.toml")
-    path.write_text(config_text(zones), encoding="utf-8")
+    text = config_text(zones, {"plan.pool_by": ["SI"]})  # by which there are intervals
+    path.write_text(text, encoding="utf-8")
     return path
 
 

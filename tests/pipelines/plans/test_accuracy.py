@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -16,8 +18,18 @@ from pipelines.drawing.procedures import procedure_of
 from pipelines.planning import simulation
 from pipelines.planning.public_inputs import read_public_inputs
 from pipelines.planning.simulation import draw_public_model, simulate_utility
-from pipelines.plans.accuracy import ExpectedAccuracy, Risk, after_draw, improves_on_model, is_noise
+from pipelines.plans.accuracy import (
+    ExpectedAccuracy,
+    Risk,
+    after_draw,
+    expected_accuracy,
+    improves_on_model,
+    is_noise,
+    reported_tables,
+)
+from pipelines.plans.measured import TableChoice
 from pipelines.plans.plan import batches
+from pipelines.plans.workload import workload_of
 
 Configs = Callable[..., ReleaseConfig]
 
@@ -37,6 +49,25 @@ Configs = Callable[..., ReleaseConfig]
 )
 def test_two_rules(loss: float, public_model: float, carried: bool, noise: bool) -> None:
     assert (improves_on_model(loss, public_model), is_noise(loss, public_model)) == (carried, noise)
+
+
+@pytest.mark.parametrize(
+    ("work", "residents", "flows"),
+    [("nothing measured", 3.0, 3.0), (None, 2.0, 2.0), ("trct", 2.0, 1.25)],
+)
+def test_a_forecast_is_as_sure_as_what_is_measured_by_its_attributes(
+    small_config: Configs, work: str | None, residents: float, flows: float
+) -> None:
+    plan = make_plan(small_config())
+    if work != "nothing measured":
+        choice = TableChoice(work, ("SI",), "trct", Fraction(1, 2))
+        plan = replace(plan, choices=replace(plan.choices, tables=(choice,)))
+    workload = workload_of(plan)
+    n = len(reported_tables(workload))
+    sheet = expected_accuracy(workload, 600, np.zeros((3, n)), [[]] * n, plan)
+    within = {table.table: table.within for table in sheet.tables}
+    assert (within["residents of trct by SI"], within["trct to trct by SI"]) == (residents, flows)
+    assert (within["residents of trct by SA"], within["trct to trct"], within["cty to cty"]) == (3, 1.25, 3)
 
 
 @pytest.mark.parametrize("outside", [False, True], ids=["residents", "with external zones"])

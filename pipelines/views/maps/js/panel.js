@@ -141,13 +141,19 @@ export function showProfile(data, { side, selection, column }, sums, draws) {
   const jobs = sums[EVERYBODY];
   const groups = data.meta.counts.filter(({ attribute }) => attribute);
   byId("profile").hidden = !groups.length;
-  const lacking = selection && side !== "work" ? groups.filter(({ columns }) => !draws[columns[0].id]) : [];
-  const of = say("of_shares", { attributes: lacking.map(({ attribute }) => attribute).join(", ") });
+  const lacking = selection && side !== "work" && data.draws ? groups.filter(({ columns }) => !draws[columns[0].id]) : [];
+  const reasons = new Map();
+  for (const { attribute, columns } of lacking) {
+    const why = whyNone(data, columns[0].id, side === "both");
+    reasons.set(why, [...(reasons.get(why) ?? []), attribute]);
+  }
   byId("profile-of").textContent = sentences(
     say("shares_of", { n: jobs, which: selection ? side : "all" }),
     column !== EVERYBODY && say("shares_of_all"),
     Object.keys(draws).length > 0 && say("shares_intervals"),
-    lacking.length > 0 && noIntervals(data, lacking[0].columns[0].id, side === "both", of),
+    ...Array.from(reasons, ([why, attributes]) =>
+      say("no_interval_of", { of: say("of_shares", { attributes: attributes.join(", ") }), page: say("draws_here"), why }),
+    ),
   );
   const bars = groups.flatMap(({ attribute, columns }) => [
     text("h4", capital(attribute)),
@@ -204,9 +210,14 @@ function boundWords(data, { side, selection, column }, { work, live, all }) {
 /** Why numbers have no interval, though the page has draws, as a sentence. Commuters are in tables of flows. */
 export function noIntervals({ draws }, column, flows, of = "", page = say("draws_here")) {
   if (!draws) return "";
-  const table = draws.tables.findLast((each) => each.column === column && (!flows || each.works));
-  const why = table ? say("draws_whole", table.homes) : say("draws_alike");
+  const why = whyNone({ draws }, column, flows);
   return of ? say("no_interval_of", { of, page, why }) : say("no_interval", { page, why });
+}
+
+/** Why draws do not tell a number, in the words that follow "the draws". */
+function whyNone({ draws }, column, flows) {
+  const table = draws.tables.findLast((each) => each.column === column && (!flows || each.works));
+  return table ? say("draws_whole", table.homes) : say("draws_alike");
 }
 
 /** Why distances and directions have no interval. */
