@@ -28,4 +28,4 @@ def not_in_state(run: int, state: str, *needed: str) -> ServiceError:
 
 def preparing(part: str) -> ServiceError:
     """Return the error that something is being made of a release, which takes seconds."""
-    return ServiceError(503, "preparing", f"{part} of this release is being made; ask again in a minute.")
+    return ServiceError(503, "preparing", f"Not made yet of this release: {part}. Ask again in a minute.")

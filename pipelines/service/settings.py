@@ -231,9 +231,9 @@ class ServiceSettings(BaseSettings):
     public_url : str or None
         What readers type; begins with https:// where a proxy encrypts.
     publisher : str or None
-        Who publishes, as pages and citations name them.
+        Who runs the site, as its pages name them; who publishes a release says its configuration.
     contact : str or None
-        Where readers ask: a mail address, or the address of a page.
+        Where readers ask about the site: a mail address, or the address of a page.
     proxies : tuple of str
         Addresses of proxies whose word about the client's address is taken.
     cors_origins : tuple of str

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +29,8 @@ _JOB_TYPES = {
     "JT04": "all federal jobs",
     "JT05": "federal primary jobs",
 }
+_AFTER_HEAD = re.compile(r"[(,].*", re.DOTALL)
+_KEPT = 64  # levels of releases
 # The end of names of LODES: "(Providence, RI)", "(Tract 118, Providence, RI)".
 _IN_BRACKETS = re.compile(r"(?:\(|, )(?P<county>[^(), ][^(),]*)(?P<state>, [A-Z]{2})\)$")
 
@@ -46,12 +50,26 @@ def job_type_words(job_type: str) -> str:
     return _JOB_TYPES[job_type]
 
 
-def named_area(release: Release, level: str, unit: int) -> str:
+def named_area(release: Release, level: str, unit: int, *, short: bool = False) -> str:
     """Return what a sentence calls an area: its name, or else its code, with the level before a number."""
-    (name,) = unit_names(release, level, np.array([unit]))
+    name = short_names(release, level)[unit] if short else unit_names(release, level, np.array([unit]))[0]
     if name and not name[0].isdigit():
         return str(name)
     return f"{singular(level)} {name or release.geography.codes(level)[unit]}"
+
+
+def short_name(name: str) -> str:
+    """Return a name without what stands in brackets, or after a comma, behind it."""
+    return _AFTER_HEAD.sub("", name).strip() or name
+
+
+@lru_cache(maxsize=_KEPT)
+def short_names(release: Release, level: str) -> list[str]:
+    """Return the names of the units of a level, short where that tells them apart; "" where there is none."""
+    names = unit_names(release, level).tolist()
+    short = [name and short_name(name) for name in names]
+    times = Counter(short)
+    return [head if times[head] == 1 else name for head, name in zip(short, names, strict=True)]
 
 
 def level_words(level: str, language: str = ENGLISH) -> dict[str, str | list[int]]:

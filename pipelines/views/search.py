@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from pipelines.views.labels import singular, unit_names, zones_of_units
+from pipelines.views.labels import short_name, singular, unit_names, zones_of_units
 from pipelines.views.pages import map_phrases
 
 if TYPE_CHECKING:
@@ -41,21 +41,16 @@ WORDS: dict[str, Any] = {
     ],
 }
 """By which names, and what is typed, are compared."""
-_AFTER_HEAD = re.compile(r"[(,].*", re.DOTALL)
 _INSIDE = re.compile("['\u2018\u2019`.]")
 _WORD = re.compile(r"[^\W_]+")
 _IS, _SHORT, _OTHER_KIND, _BEGINS, _NAMED, _CONTAINS, _ALIKE, _NOT = range(8)
 _LEAST = 4  # letters of a name that may have one wrong
+_SUGGESTED = 400  # more make a page slow
 _LEAST_WORD = 3  # letters of what an error looks for
 _KEPT = 64  # levels of releases that are kept
 
 Ranks = NDArray[np.int8]
 Mask = NDArray[np.bool_]
-
-
-def short_name(name: str) -> str:
-    """Return a name without what stands in brackets, or after a comma, behind it."""
-    return _AFTER_HEAD.sub("", name).strip() or name
 
 
 def within_one_edit(a: str, b: str) -> bool:
@@ -245,10 +240,21 @@ def search(release: Release, text: str, kinds: Sequence[str] = ()) -> Found:
     if not hits:
         return Found([], 0, False, False)
     hits.sort(key=lambda hit: hit[:2])
-    (best, _, _, by_code), alone = hits[0], len(hits) == 1 or hits[1][0] > hits[0][0]
+    best, by_code, alone = hits[0][0], hits[0][3], len(hits) == 1 or hits[1][0] > hits[0][0]
     # The beginning of a code means the coarsest area that has it; that of a name may be meant of any.
-    sure = not alike and (alone or (best <= _BEGINS and by_code))
+    sure = not alike and (len(hits) == 1 or (best <= _BEGINS and (alone or by_code)))
     return Found([(groups[i].level, unit) for _, i, unit, _ in hits[:MOST]], len(hits), sure, alike)
+
+
+@lru_cache(maxsize=_KEPT)
+def suggested_names(release: Release) -> list[str]:
+    """Return names to choose from while one types: not those that begin with a number, as of tracts."""
+    names: list[str] = []
+    for level in release.kinds_of_areas:
+        of_level = [name for name in unit_names(release, level).tolist() if name and not name[0].isdigit()]
+        if len(names) + len(of_level) <= _SUGGESTED:
+            names += of_level
+    return list(dict.fromkeys(names))
 
 
 def areas_named(release: Release, level: str, text: str) -> list[int]:

@@ -386,7 +386,8 @@ def preview_part(
     request: Request, desk: Viewing, run: RunNumber, part: Annotated[str, Path(max_length=100)]
 ) -> Response:
     """What the page of that map fetches when it is opened."""
-    return downloads.map_part(request, _mapped(run, desk), part, _MAP_HEADERS)
+    kept = downloads.kept_name("run", str(run), "map.html")
+    return downloads.map_part(request, _mapped(run, desk), part, _MAP_HEADERS, kept)
 
 
 def _page(request: Request, template: str, principal: Principal, **context: Any) -> HTMLResponse:

@@ -224,7 +224,8 @@ def area_table(
     parts = (area_part(areas, shapes, some, jobs) for some in split)
     schema = area_part(areas, shapes, units[:0], jobs).table.schema
     tail = {"returned": len(units), "matched": matched}
-    return Table(schema, parts, "areas", {"level": level}, tail, further)
+    head = {"note": SYNTHETIC, "name": version.name, "version": version.version, "level": level}
+    return Table(schema, parts, "areas", head, tail, further)
 
 
 def flow_table(

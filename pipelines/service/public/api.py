@@ -30,10 +30,11 @@ from pipelines.service.public.answers import (
     area_table,
     flow_table,
 )
-from pipelines.service.public.catalog import Catalog, opened_version
+from pipelines.service.public.catalog import Catalog, OpenVersion, opened_version
 from pipelines.service.public.describing import ATOM, atom
+from pipelines.service.public.downloads import kept_name
 from pipelines.service.public.flow_queries import SIDES, FlowQuestion, no_level, select
-from pipelines.service.public.formats import MEDIA_TYPES, Format, Written
+from pipelines.service.public.formats import ENDINGS, MEDIA_TYPES, Format, Written
 from pipelines.service.public.models import (
     AreaList,
     Contents,
@@ -154,12 +155,22 @@ async def get_areas(
         if is_fresh(request, headers["ETag"]):
             return Response(status_code=304, headers=headers)
 
+        headers |= kept(opened, ask.format, f"areas_{ask.level}")
+
         def written() -> Written:
             return area_table(opened, ask, Paging(request, ask.limit, ask.after)).written(ask.format, headers)
 
         return Question(opened.cost_of_areas(ask.level), written)
 
     return await answered(request, find)
+
+
+def kept(version: OpenVersion, form: Format, what: str) -> dict[str, str]:
+    """Say under which name browsers keep an answer; JSON, which says what it is, they show."""
+    if form == "json":
+        return {}
+    name = kept_name(version.name, version.version, f"{what}.{ENDINGS[form]}")
+    return {"Content-Disposition": f'attachment; filename="{name}"'}
 
 
 _Level = Annotated[str | None, Field(min_length=1, max_length=100)]
@@ -258,6 +269,9 @@ async def get_flows(
         headers = {"ETag": etag, "Cache-Control": CONTENT}
         if is_fresh(request, etag):  # not before: of an area that there is not, nothing is fresh
             return Response(status_code=304, headers=headers)
+        headers |= kept(
+            opened, query.format, "_".join(("flows", *(selection.levels[side] for side in SIDES)))
+        )
         few = query.top is not None or ask.sums != ()
 
         def written() -> Written:

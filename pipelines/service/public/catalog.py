@@ -47,6 +47,7 @@ from pipelines.views.folder import PublicReleaseError
 from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.key_figures import KeyFigures
 from pipelines.views.maps.backdrop import Backdrop
+from pipelines.views.maps.page import levels_of_map
 from pipelines.views.release import Release, open_release
 
 _KEPT_SECONDS = 4.0  # a withdrawal is seen that late
@@ -130,7 +131,7 @@ class OpenVersion:
     @cached_property
     def _tables(self) -> FlowTables:
         if not self.prepared.flows.is_dir():
-            raise preparing("The tables")
+            raise preparing("the tables")
         return FlowTables(self.prepared.flows)
 
     def flows(self, selection: Selection, after: tuple[int, ...] | None = None) -> Iterator[Flows]:
@@ -164,6 +165,11 @@ class OpenVersion:
         except (PublicReleaseError, OSError) as error:
             _log.warning("%s is not used: %s", INTERVALS_FILE, type(error).__name__)
             return None
+
+    @cached_property
+    def map_levels(self) -> frozenset[str]:
+        """The levels that its map opens; to be asked when there is a map."""
+        return levels_of_map(self.prepared.map.read_text(encoding="utf-8"))
 
     @property
     def key_figures(self) -> KeyFigures | None:

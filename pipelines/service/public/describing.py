@@ -11,6 +11,7 @@ from typing import Any
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
 from pipelines.release.certificate import Certificate
+from pipelines.release.description import ReleaseDescription
 from pipelines.release.promises import short_bound
 from pipelines.service.public.catalog import Version
 from pipelines.service.public.downloads import media_type
@@ -74,24 +75,20 @@ class Citation:
     bibtex: str
 
 
-def cite(version: Version, settings: ServiceSettings) -> Citation:
-    """Return how to cite a version."""
-    state, title, year = version.state, _title(version), version.state.begun[:4]
-    address = f"{settings.address}{version.page}"
-    by = "" if settings.publisher is None else f"{settings.publisher} "
-    date = f"({year}). "
-    head = f"{by}{date}{title}" if by else f"{title} {date.rstrip('. ')}"
+def cite(version: Version, about: ReleaseDescription, address: str) -> Citation:
+    """Return how to cite a version: as its release says, with where it is."""
+    state, title, where = version.state, _title(version), f"{address}{version.page}"
     fields = {
         "title": f"{{{_tex(title)}}}",
-        "author": None if settings.publisher is None else f"{{{_tex(settings.publisher)}}}",
-        "year": year,
+        "author": None if about.publisher is None else f"{{{_tex(about.publisher)}}}",
+        "year": state.begun[:4],
         "note": f"Synthetic data set, version {_tex(state.version)}, SHA-256 {version.sha256}",
-        "howpublished": rf"\url{{{address}}}",
+        "howpublished": rf"\url{{{where}}}",
     }
     lines = [f"  {name} = {{{value}}}," for name, value in fields.items() if value is not None]
     key = re.sub(r"\W", "-", f"{state.name}-{state.version}", flags=re.ASCII)
     return Citation(
-        words=f"{head}, version {state.version} [synthetic data set]. {address}",
+        words=f"{about.citation.rstrip('. ')}. Version {state.version} [synthetic data set]. {where}",
         bibtex="\n".join([f"@misc{{{key},", *lines, "}"]),
     )
 

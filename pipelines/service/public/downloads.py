@@ -69,9 +69,13 @@ def download(
     }
     if is_fresh(request, headers["ETag"]):
         return Response(status_code=304, headers=headers)
-    return ServedFile(
-        file.path, headers=headers, media_type=media_type(path), filename=file.name.rpartition("/")[2]
-    )
+    kept = kept_name(name, version, file.name.rpartition("/")[2])
+    return ServedFile(file.path, headers=headers, media_type=media_type(path), filename=kept)
+
+
+def kept_name(name: str, version: str, what: str) -> str:
+    """Return under which name browsers keep a download of a version: true data have names like its files."""
+    return f"{name}_{version}_synthetic_{what}"
 
 
 def media_type(name: str) -> str:
@@ -87,13 +91,17 @@ def map_page(request: Request, prepared: Prepared, headers: Mapping[str, str]) -
     return _file(request, path, sent, HTML)
 
 
-def map_part(request: Request, prepared: Prepared, name: str, headers: Mapping[str, str]) -> Response:
-    """Answer with a file that the page of a map names."""
+def map_part(
+    request: Request, prepared: Prepared, name: str, headers: Mapping[str, str], kept: str
+) -> Response:
+    """Answer with a file that the page of a map names; the map in one file is `kept` under a name."""
     path = prepared.map_part(name)
     if path is None:
         raise not_found("The map of this release has no such part; open its page again.")
     if path.suffix == ".html":  # the map in one file, which its page offers for download
-        return _file(request, path, {**headers, "Content-Disposition": "attachment"}, HTML)
+        return _file(
+            request, path, {**headers, "Content-Disposition": f'attachment; filename="{kept}"'}, HTML
+        )
     return _file(request, path, headers, "application/gzip")
 
 

@@ -23,6 +23,8 @@ MEDIA_TYPES: dict[Format, str] = {
     "arrow": "application/vnd.apache.arrow.stream",
 }
 """Of each format; CSV is UTF-8 with a line of names."""
+ENDINGS: dict[Format, str] = {"json": "json", "csv": "csv", "geojson": "geojson", "arrow": "arrows"}
+"""Of the names of files."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +73,8 @@ class Table:
                 yield _csv(pa.RecordBatch.from_pylist([], self.schema), True)
                 yield from (_csv(part.table, False) for part in self.parts)
             case "arrow":
-                yield from _arrow(self.schema, self.parts)
+                said = {name: words for name, words in self.head.items() if isinstance(words, str)}
+                yield from _arrow(self.schema.with_metadata(said), self.parts)
 
     def _json(self, name: str, head: Mapping[str, Any], pieces: Iterable[bytes]) -> Iterator[bytes]:
         """An object with a list in it whose members come in pieces, each without its brackets."""

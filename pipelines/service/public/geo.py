@@ -448,7 +448,7 @@ def _archive(service: _Service, level: str) -> FilePath:
         raise no_level(service.release, "level")
     folder = service.version.prepared.tiles
     if not folder.is_dir():
-        raise preparing("The tiles")
+        raise preparing("the tiles")
     path = archive(folder, level)
     if not path.is_file():
         raise not_found(

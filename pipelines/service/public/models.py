@@ -256,6 +256,10 @@ class AreaList(BaseModel):
 
     Attributes
     ----------
+    note : str
+        What the numbers are.
+    name, version : str
+        Of the release.
     level : str
     areas : list of AreaEntry
         In the order of the geography.
@@ -267,6 +271,9 @@ class AreaList(BaseModel):
         Where it goes on, if `limit` was reached.
     """
 
+    note: str = SYNTHETIC
+    name: str
+    version: str
     level: str
     areas: list[AreaEntry]
     returned: int

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import pyarrow.compute as pc
+import numpy as np
 from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
@@ -20,21 +20,15 @@ from pipelines.release.signing import PUBLIC_KEY
 from pipelines.service.caching import CONTENT, answer, tag
 from pipelines.service.parameters import Name, VersionName, latest_version
 from pipelines.service.public import downloads
+from pipelines.service.public.area_answers import AreaAnswer, AreaQuestion
 from pipelines.service.public.catalog import Catalog, OpenVersion, Version, opened_version
 from pipelines.service.public.describing import Licence, Offer, cite, data_catalog, data_set
-from pipelines.service.public.flow_queries import (
-    ABOUT_INTERVALS,
-    SIDES,
-    FlowQuestion,
-    Side,
-    about_bounds,
-    select,
-)
+from pipelines.service.public.flow_queries import ABOUT_INTERVALS, Side
 from pipelines.service.public.geo import MOST_FEATURES
 from pipelines.service.public.models import FileEntry, FileList
 from pipelines.service.public.pictures import picture_words
 from pipelines.service.public.tiles import zoom_levels
-from pipelines.service.refusals import not_found, preparing
+from pipelines.service.refusals import preparing
 from pipelines.service.rendering import HTML, text
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError
@@ -42,15 +36,18 @@ from pipelines.views.accuracy import accuracy_words
 from pipelines.views.exports.source import column_meanings
 from pipelines.views.folder import PublicReleaseError
 from pipelines.views.key_figures import KeyFigures
-from pipelines.views.labels import job_type_words, plural, singular
+from pipelines.views.labels import job_type_words, plural, singular, unit_names
 from pipelines.views.maps.page import certificate_words
 from pipelines.views.pages import phrases
 from pipelines.views.release import Release
+from pipelines.views.search import Found, find_areas, search, suggested_names
 
 # The map brings its own orders to the browser, which allow its scripts by their hashes.
 _MAP_HEADERS = {"Content-Security-Policy": "frame-ancestors 'none'"}
-_TOP = 25
-_MATCHES, _SUGGESTIONS = 20, 400
+_NOT_FOUND = (
+    "There is no area of this code or name, and none like it. Codes are written with their leading zeros; "
+    "part of a name is enough."
+)
 
 _router = APIRouter(
     include_in_schema=False, default_response_class=HTMLResponse, dependencies=[Depends(latest_version)]
@@ -79,7 +76,8 @@ def _home(catalog: Catalog, settings: ServiceSettings, versions: list[Version]) 
         settings=settings,
         no_licence=phrases(ENGLISH).no_licence,
         latest=latest,
-        citation=latest and cite(latest.version, settings),
+        citation=latest and cite(latest.version, latest.release.description, settings.address),
+        suggested=latest and suggested_names(latest.release),
         groups=groups,
         described=data_catalog([group[0] for group in groups if group[0].status == "complete"], settings),
     ).encode()
@@ -173,7 +171,8 @@ def release(request: Request, name: Name, version: VersionName) -> Response:
         accuracy=shown and _accuracy(shown.release),
         files=(files := FileList.of(published).files),
         alike=_alike(files),
-        citation=published.certificate and cite(published, settings),
+        citation=shown and cite(published, shown.release.description, settings.address),
+        suggested=shown and suggested_names(shown.release),
         offers=[Offer.of(published, level) for level in shown.release.levels] if shown else [],
         described=shown and data_set(published, shown.release, settings),
     )
@@ -230,7 +229,7 @@ def picture(request: Request, name: Name, version: VersionName) -> Response:
     """The map at a glance."""
     path = opened_version(request, name, version).prepared.picture
     if not path.is_file():
-        raise preparing("The picture")
+        raise preparing("the picture")
     return answer(request, path.read_bytes(), CONTENT, "image/svg+xml")
 
 
@@ -240,7 +239,7 @@ def map_page(request: Request, name: Name, version: VersionName) -> Response:
     opened = opened_version(request, name, version)
     prepared = opened.prepared
     if not prepared.map.is_file():
-        raise preparing("The map")
+        raise preparing("the map")
     state = tag("map", opened.sha256, prepared.map.stat().st_mtime_ns)
     return downloads.map_page(request, prepared, {"ETag": state, "Cache-Control": CONTENT, **_MAP_HEADERS})
 
@@ -250,9 +249,10 @@ def map_part(
     request: Request, name: Name, version: VersionName, part: Annotated[str, Path(max_length=100)]
 ) -> Response:
     """What the page of the map fetches when it is opened, or the map in one file."""
-    prepared = opened_version(request, name, version).prepared
+    opened = opened_version(request, name, version)
     headers = {"ETag": f'"{part}"', "Cache-Control": CONTENT, **_MAP_HEADERS}  # its name is of its content
-    return downloads.map_part(request, prepared, part, headers)
+    kept = downloads.kept_name(opened.name, opened.version, "map.html")
+    return downloads.map_part(request, opened.prepared, part, headers, kept)
 
 
 @_router.get("/releases/{name}/{version}/flows")
@@ -261,92 +261,80 @@ def flows(
     name: Name,
     version: VersionName,
     area: Annotated[str, Query(max_length=100)] = "",
-    side: Annotated[str, Query(pattern="^(work|home)$")] = "work",
+    kind: Annotated[str, Query(max_length=100)] = "",
+    side: Annotated[Side, Query()] = "work",
     level: Annotated[str, Query(max_length=100)] = "",
     attribute: Annotated[str, Query(max_length=100)] = "S000",
 ) -> Response:
-    """The largest flows of an area, without a script."""
+    """Who works or lives in an area, and where the other end is, without a script.
+
+    `kind` is the level of the area, if it is known.
+    """
     catalog: Catalog = request.app.state.catalog
     published = catalog.find_usable(name, version)
     opened = catalog.opened(published)
     release = opened.release
-    problem, answer, matches = None, None, []
-    if area := area.strip():
+    problem, answer, found = None, None, None
+    asked = {"area": area.strip(), "kind": kind, "side": side, "level": level, "attribute": attribute}
+    if asked["area"]:
         try:
-            answer = _largest(opened, area, side, level or None, attribute)
+            known = kind and kind in release.kinds_of_areas and find_areas(release, kind, asked["area"])
+            found = Found([(kind, known[0])], 1, True, False) if known else search(release, asked["area"])
+            if found.sure:
+                (at, unit), *_ = found.areas
+                code = str(release.geography.codes(at)[unit])
+                answer = AreaAnswer.of(opened, AreaQuestion(at, code, side, level or None, attribute))
+                asked |= {"area": code, "kind": at}
+            elif not found.areas:
+                problem = _NOT_FOUND
         except ServiceError as error:
             if error.status not in (404, 422):
                 raise
-            matches = _matches(opened, area)
-            problem = None if matches else error.detail
-            if len(matches) == 1:
-                answer = _largest(opened, matches.pop()["code"], side, level or None, attribute)
+            problem = error.detail
     return _page(
         request,
         "flows.html",
         version=published,
-        levels=[(kind, singular(kind)) for kind in release.kinds_of_areas],
+        levels=[(each, singular(each)) for each in release.kinds_of_areas],
         counts=release.counts,
-        query={"area": area, "side": side, "level": level, "attribute": attribute},
+        asked=asked,
         answer=answer,
-        other_word=singular(answer["other_level"]) if answer else "",
         implicates=release.implicates,
         problem=problem,
-        matches=matches,
-        suggested=_suggested(opened),
+        found=None if answer or problem else found,
+        matches=[_Match.of(release, *each) for each in found.areas] if found and not answer else [],
+        suggested=suggested_names(release),
+        others=_same_state(catalog, published),
         about_intervals=ABOUT_INTERVALS,
     )
 
 
-def _matches(version: OpenVersion, words: str) -> list[dict[str, str]]:
-    """Areas of this name, of the coarsest level that has it; else areas with the words in their names."""
-    within: list[dict[str, str]] = []
-    for level in version.release.kinds_of_areas:
-        table = version.areas(level).table.select(["code", "name"])
-        rows = table.filter(pc.match_substring(table.column("name"), words, ignore_case=True)).to_pylist()
-        if exact := [row for row in rows if row["name"].casefold() == words.casefold()]:
-            return exact[:_MATCHES]
-        within += [row | {"level": singular(level)} for row in rows]
-    return within[:_MATCHES]
+def _same_state(catalog: Catalog, published: Version) -> list[Version]:
+    """Other versions to be used that may have the same areas, newest first."""
+    return [
+        other
+        for other in catalog.versions()
+        if other.status == "complete"
+        and other is not published
+        and other.certificate is not None
+        and published.certificate is not None
+        and other.certificate.release.state == published.certificate.release.state
+    ]
 
 
-def _suggested(version: OpenVersion) -> list[str]:
-    """Names of areas to choose from while one types: of the coarsest levels that have some."""
-    names: list[str] = []
-    for level in version.release.kinds_of_areas:
-        table = version.areas(level).table
-        more = [name for name in table.column("name").to_pylist() if name is not None]
-        if len(names) + len(more) > _SUGGESTIONS:
-            break
-        names += more
-    return list(dict.fromkeys(names))
+@dataclass(frozen=True)
+class _Match:
+    """An area that may be meant."""
 
+    name: str
+    code: str
+    level: str
+    kind: str
 
-def _largest(version: OpenVersion, area: str, side: str, level: str | None, attribute: str) -> dict[str, Any]:
-    """The largest flows of an area, with names."""
-    major: Side = "work" if side == "work" else "home"
-    minor: Side = "home" if side == "work" else "work"
-    question = {major: (area,), f"{minor}_level": level, "attributes": (attribute,)}
-    selection = select(version.release, FlowQuestion(**question))  # type: ignore[arg-type]
-    units = selection.units[major]
-    if units is None or units.size != 1:
-        raise not_found("Name one area: its code, with leading zeros, or its name.")
-    largest = version.largest_flows(selection, _TOP)
-    areas = {end: version.areas(selection.levels[end]).table for end in SIDES}
-    (named,) = areas[major].take(units).to_pylist()
-    flows = areas[minor].take(largest.flows.units[minor]).to_pylist()
-    low, high = largest.flows.bounds or ([-1] * len(flows),) * 2
-    for flow, jobs, *bounds in zip(flows, largest.flows.counts[0], low, high, strict=True):
-        flow.update(jobs=jobs, bounds=None if min(bounds) < 0 else bounds)
-    return {
-        "area": named,
-        "other_level": selection.levels[minor],
-        "jobs": largest.jobs[0],
-        "areas": largest.number,
-        "flows": flows,
-        "bounded": largest.flows.bounds is not None,
-        "about_intervals": about_bounds(selection, version.draws),
-    }
+    @classmethod
+    def of(cls, release: Release, level: str, unit: int) -> _Match:
+        (name,) = unit_names(release, level, np.array([unit]))
+        return cls(name, str(release.geography.codes(level)[unit]), level, singular(level))
 
 
 @_router.get("/api")

@@ -74,6 +74,13 @@ def build_site_map(release: Release, backdrop: Backdrop | None = None) -> SiteMa
     return SiteMap(page, {**{names[name]: part for name, part in large.items()}, one_file_name: content})
 
 
+def levels_of_map(page: str) -> frozenset[str]:
+    """Return the levels that a page of a map opens, at once or later."""
+    written = re.search('<script type="application/json" id="meta">(.*?)</script>', page, re.DOTALL)
+    meta = json.loads(written[1]) if written else {"levels": [], "later": []}
+    return frozenset(level["id"] for level in (*meta["levels"], *meta["later"]))
+
+
 def write_map(
     release: Release,
     target: PathLike | None = None,

@@ -16,10 +16,10 @@ import pytest
 
 import pipelines
 from pipelines.release.names import write_names
-from pipelines.views.labels import unit_names
+from pipelines.views.labels import short_name, unit_names
 from pipelines.views.maps.payload import make_payload
 from pipelines.views.release import Release
-from pipelines.views.search import MOST, areas_named, search, short_name, within_one_edit
+from pipelines.views.search import MOST, areas_named, search, within_one_edit
 
 from .maps.layers import add_areas
 

@@ -133,7 +133,7 @@ export function search(data, typed) {
   const best = found.findIndex((list) => list.length > 0);
   const all = found.flat();
   // The beginning of a code means the coarsest area that has it; that of a name may be meant of any.
-  const sure = best >= 0 && !alike && (found[best].length === 1 || (best <= BEGINS && found[best][0].byCode));
+  const sure = !alike && (all.length === 1 || (best <= BEGINS && (found[best].length === 1 || found[best][0].byCode)));
   return { areas: all.slice(0, words.most).map(({ part }) => part), number: all.length, sure, alike: alike && best >= 0 };
 }
 

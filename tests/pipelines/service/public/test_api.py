@@ -20,6 +20,7 @@ import pipelines
 from pipelines import Release
 from pipelines.service.public import answers, catalog, flow_queries
 from pipelines.service.public.formats import MEDIA_TYPES
+from pipelines.service.public.models import SYNTHETIC
 from pipelines.service.security import _HEADERS
 from pipelines.views.labels import unit_names
 
@@ -524,11 +525,32 @@ def test_a_file_arrives_whole(client: TestClient, page: str, folder: Path) -> No
         assert headers["Content-Type"] == kind
         assert headers["Content-Length"] == str(len(content))
         assert headers["ETag"] == f'"{hashlib.sha256(content).hexdigest()}"'
-        assert headers["Content-Disposition"] == f'attachment; filename="{name.rpartition("/")[2]}"'
+        kept = f"{NAME}_v1_synthetic_{name.rpartition('/')[2]}"
+        assert headers["Content-Disposition"] == f'attachment; filename="{kept}"'
         assert headers["Accept-Ranges"] == "bytes"
         assert "immutable" in headers["Cache-Control"]
         assert headers["Content-Security-Policy"] == "default-src 'none'; sandbox"
         assert "Content-Encoding" not in headers
+
+
+def test_what_is_kept_says_what_it_is(client: TestClient, base: str) -> None:
+    """By its name the release, and that it is synthetic; also inside where the format has a place for it."""
+    for asked, name in (
+        ("areas?level=cty", "areas_cty"),
+        ("flows?work_level=trct&home_level=cty", "flows_trct_cty"),
+    ):
+        for form, ending in (("csv", "csv"), ("geojson", "geojson"), ("arrow", "arrows")):
+            answer = client.get(f"{base}/{asked}&format={form}")
+            kept = f"{NAME}_v1_synthetic_{name}.{ending}"
+            assert answer.headers["Content-Disposition"] == f'attachment; filename="{kept}"'
+            if form == "geojson":
+                assert (answer.json()["note"], answer.json()["name"]) == (SYNTHETIC, NAME)
+            if form == "arrow":
+                said = pa.ipc.open_stream(answer.content).schema.metadata
+                assert (said[b"note"], said[b"name"]) == (SYNTHETIC.encode(), NAME.encode())
+        shown = client.get(f"{base}/{asked}")
+        assert "Content-Disposition" not in shown.headers
+        assert shown.json()["note"] == SYNTHETIC
 
 
 def test_a_range(client: TestClient, page: str, folder: Path, parquet: str) -> None:

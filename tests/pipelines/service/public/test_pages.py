@@ -7,10 +7,10 @@ import itertools
 import os
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 from xml.etree import ElementTree
 
 import pyarrow.parquet as pq
@@ -19,14 +19,16 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 import pipelines
-from helpers import words_of_release
+from helpers import with_values, words_of_release
+from pipelines.config.loading import check_config
+from pipelines.publishing.correcting import correct
 from pipelines.service.public import pages
 from pipelines.service.public.describing import Licence
 from pipelines.service.public.flow_queries import SIDES
+from pipelines.views.labels import short_names, unit_names
 
 from ..helpers import NAME, Page, at_once
 
-THIS_YEAR = datetime.now(UTC).year
 PAGES = (
     "/",
     "/api",
@@ -95,7 +97,7 @@ def test_home_shows_the_newest_release(
             row = text[text.index("Flows between blocks") :].partition("</tr>")[0]
             assert f"{100 * table.loss:.1f}\u00a0%" in row
             assert "Noise" in row
-    assert "version v1 [synthetic data set]. http://127.0.0.1:8765" in text
+    assert "Version v1 [synthetic data set]. http://127.0.0.1:8765" in text
 
 
 def counties(client: TestClient, base: str) -> list[dict[str, Any]]:
@@ -124,21 +126,45 @@ def test_versions_are_grouped(
     assert "There is a" not in client.get(older).text
 
 
-def test_publisher_and_contact(make_app: Callable[..., FastAPI], new_state: Path, page: str) -> None:
-    who = {"PUBLISHER": 'Office {of} <Data> & "Co"', "PUBLIC_URL": "https://data.example.org"}
+def test_publisher_and_contact_of_the_release_and_of_the_site(
+    make_app: Callable[..., FastAPI],
+    new_state: Path,
+    page: str,
+    small_release: pipelines.Release,
+    config_tables: dict[str, Any],
+    tmp_path: Path,
+) -> None:
+    """Who made a release answers for it and is cited, and not who runs the site, which is named apart."""
+    site = {"PUBLISHER": 'Portal {of} <Data> & "Co"', "PUBLIC_URL": "https://data.example.org"}
     for contact, link in (
         ("data@example.org", "mailto:data@example.org"),
         ("https://a.example/x", "https://a.example/x"),
     ):
-        client = TestClient(make_app(new_state, CONTACT=contact, **who))
+        client = TestClient(make_app(new_state, CONTACT=contact, **site))
         read = Page(client.get(page).text)
         assert link in read.addresses
-        assert read.described["publisher"]["name"] == who["PUBLISHER"]
+        assert read.described["publisher"]["name"] == site["PUBLISHER"]
         assert contact in read.described["publisher"]["contactPoint"].values()
-        assert "curl --fail -sS https://data.example.org/api/v1" in client.get(page).text
         text = html.unescape(client.get(page).text)
-        assert f'Office {{of}} <Data> & "Co" ({THIS_YEAR}). Demo region 2019, all jobs, version v1' in text
-        assert r"author = {{Office \{of\} <Data> \& " in text
+        assert "curl --fail -sS https://data.example.org/api/v1" in text
+        assert "The release names none. Who runs this site:" in text
+        assert f"This site is run by {site['PUBLISHER']}." in text
+        assert site["PUBLISHER"] not in cited(text)
+    words = {"publisher": "Office & <Co>", "contact": "commuting@office.example"}
+    release = {f"release.{name}": value for name, value in words.items()}
+    tables = with_values(config_tables, release, {"release.out": str(tmp_path / "named")})
+    named = correct(small_release.public, check_config(tables, tmp_path, "small.toml"), "Names were missing.")
+    pipelines.publish(named.public.parent, new_state / "published", version="v2")
+    client = TestClient(make_app(new_state, CONTACT="data@example.org", **site))
+    text = html.unescape(client.get(page.replace("v1", "v2")).text)
+    assert cited(text).startswith("Office & <Co>: Demo region 2019, all jobs.")
+    assert r"author = {{Office \& <Co>}}" in text
+    assert '<dd>Office & <Co>, <a href="mailto:commuting@office.example">' in text
+    assert "Who runs this site" not in text
+
+
+def cited(text: str) -> str:
+    return text.partition('<dt>Citation</dt><dd><p class="copy">')[2].partition("</dd>")[0]
 
 
 def test_examples_of_the_api_answer(client: TestClient, page: str, published: pipelines.Release) -> None:
@@ -327,10 +353,17 @@ def test_every_number_about_an_area(client: TestClient, page: str, base: str, co
         asked = {"area": f" {code} ", "side": side, "level": level, "attribute": count}
         text = " ".join(client.get(f"{page}/flows", params=asked).text.split())
         total = answer["jobs"][count]
-        assert f"<p>{total:,} synthetic workers, {meanings[count]}, " in text
-        assert f" in {answer['matched']:,} area" in text
+        assert (
+            f"<p><strong>{total:,}</strong> synthetic workers {'work' if side == 'work' else 'live'} in "
+            in text
+        )
+        assert (f": {meanings[count]}</p>" in text) is (count != "S000")
+        (whole,) = client.get(f"{base}/flows", params=query | {"sum": "work,home"}).json()["flows"]
+        ends = {f"{whole[end]:,}" for end in ("low", "high") if end in whole}
+        said = text.partition("Interval of the true number: ")[2].partition(".")[0]
+        assert set(re.findall("[0-9,]*[0-9]", said)) == ends
         cells = re.findall(
-            r'scope="row">(?:[^<]*<small>)?(\w+)(?:</small>)?</th><td [^>]*>([\d,]+)</td> '
+            r'scope="row">[^<]*<small>(\w+)</small>[^<]*</th><td [^>]*>([\d,]+)</td> '
             r"<td [^>]*>([\d.]+) %</td>",
             text,
         )
@@ -340,6 +373,38 @@ def test_every_number_about_an_area(client: TestClient, page: str, base: str, co
         for (*_, share), flow in zip(cells, answer["flows"], strict=True):
             assert float(share) == pytest.approx(100 * flow[count] / total, abs=0.051)
         assert f'<option value="{count}" selected>' in text
+        both = client.get(f"{base}/flows", params={"work": code, "home": code, "attribute": count}).json()
+        for words, number in (
+            ("do both", both["jobs"][count]),
+            ("work here" if side == "work" else "live here", total),
+        ):
+            assert re.search(rf'scope="row">{words}</th><td [^>]*>{number:,}</td>', text)
+
+
+def test_an_answer_leads_on(client: TestClient, page: str, base: str, code: str) -> None:
+    """To the same question as a table, to the map with this choice, to the other side."""
+    text = html.unescape(client.get(f"{page}/flows?area={code}&level=trct&attribute=SA02&side=home").text)
+    table = re.search(r'href="(/api/[^"]*)">All [0-9,]+ numbers, CSV<', text)
+    assert table is not None
+    asked = {"home": code, "home_level": "cty", "work_level": "trct", "attribute": "SA02", "top": 1000}
+    rows = client.get(table[1]).text
+    assert rows == client.get(f"{base}/flows", params=asked | {"places": "true", "format": "csv"}).text
+    of_map = re.search(rf'href="{page}/map#([^"]*)"', text)
+    assert of_map is not None
+    assert dict(parse_qsl(of_map[1])) == {
+        **{"level": "trct", "side": "home", "count": "SA02", "unit": "km"},
+        "chosen": f"cty:{code}",
+    }
+    other = re.search(r'href="([^"]*)">Where its workers live<', text)
+    assert other is not None
+    assert "Where those who work in " in client.get(other[1]).text
+
+
+def test_names_are_short_where_that_tells_them_apart(published: pipelines.Release) -> None:
+    counties, whole = short_names(published, "cty"), unit_names(published, "cty").tolist()
+    assert [f"{name}, DM" for name in counties] == whole
+    groups = short_names(published, "bgrp")  # "1" is the first group of every tract
+    assert groups == unit_names(published, "bgrp").tolist()
 
 
 def test_an_area_is_found_by_its_name(client: TestClient, page: str, base: str) -> None:
@@ -352,15 +417,26 @@ def test_an_area_is_found_by_its_name(client: TestClient, page: str, base: str) 
     assert "Which one is meant?" in text
     assert f"area={area['code']}" in text
     assert "attribute=SA02" in text
+    cut = client.get(f"{page}/flows", params={"area": "001"}).text
+    assert re.search("The first 20 of [0-9,]+ with “001” in their code or name", cut)
+    wrong = client.get(f"{page}/flows", params={"area": area["name"].split()[0].replace("t", "x", 1)}).text
+    assert "No area has " in wrong
+    assert f"area={area['code']}" in wrong
+
+
+def test_a_code_of_two_kinds_of_areas_is_that_of_the_kind(client: TestClient, page: str, code: str) -> None:
+    text = client.get(f"{page}/flows", params={"area": code, "kind": "cty"}).text
+    assert answer_of(text) == answer_of(client.get(f"{page}/flows", params={"area": code}).text)
+    assert "kind=cty" in text
 
 
 def answer_of(text: str) -> str:
-    return text[text.index('<section aria-labelledby="answer">') :]
+    return text[text.index('<section class="answer"') :]
 
 
 def test_an_unknown_area_is_said_and_escaped(client: TestClient, page: str) -> None:
     for area in ("nowhere", "<script>alert(1)</script>", '" onfocus="x', "'\r\nX: y", "\0"):
         response = client.get(f"{page}/flows", params={"area": area})
         assert response.status_code == 200
-        assert "there is no area" in response.text
+        assert "There is no area" in response.text
         Page(response.text)

@@ -1,0 +1,179 @@
+"""Answers of pages to questions about an area: the number first, then flows, and where to go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from urllib.parse import urlencode
+
+from pipelines.service.public.catalog import OpenVersion
+from pipelines.service.public.flow_queries import (
+    SIDES,
+    FlowQuestion,
+    LargestFlows,
+    Selection,
+    Side,
+    about_bounds,
+    select,
+)
+from pipelines.views.labels import named_area, singular
+
+_TOP = 25
+_MOST_IN_ORDER = 1_000  # that the API sorts by size
+
+
+@dataclass(frozen=True)
+class AreaQuestion:
+    """What is asked of an area."""
+
+    level: str
+    code: str
+    side: Side  # work asks where its workers live, home where its residents work
+    other_level: str | None  # Of the areas at the other end; None is the same
+    attribute: str
+
+    @property
+    def other_side(self) -> Side:
+        """The other end."""
+        return "home" if self.side == "work" else "work"
+
+    def flows(self, *sides: Side, attributes: Sequence[str] = ()) -> FlowQuestion:
+        """Return it as a question about flows: those that begin or end in the area, or both."""
+        other_level = self.other_level or self.level
+        level = {self.side: self.level, self.other_side: self.level if len(sides) > 1 else other_level}
+        code = {side: (self.code,) if side in (sides or (self.side,)) else () for side in SIDES}
+        return FlowQuestion(
+            code["work"], code["home"], level["work"], level["home"], (self.attribute, *attributes)
+        )
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number of jobs, with the ends of its interval where it has one."""
+
+    jobs: int
+    bounds: tuple[int, int] | None
+
+
+@dataclass(frozen=True)
+class FlowRow:
+    """An area at the other end, and its number."""
+
+    name: str
+    code: str
+    external: bool
+    number: Number
+
+
+@dataclass(frozen=True)
+class AreaAnswer:
+    """What a page tells of an area."""
+
+    name: str  # In a sentence
+    kind: str  # What areas of its level are called
+    code: str
+    external: bool
+    side: Side
+    numbers: dict[str, Number]  # Who works there, who lives there (by side), and who does both
+    n_areas: int  # At the other end
+    other_level: str
+    other_word: str  # What areas of it are called
+    flows: list[FlowRow]  # The largest
+    jobs: dict[str, int]  # Of each count
+    csv: str  # Address of all flows
+    about_intervals: str | None  # What those of flows are, or why there are none
+    map: str | None  # Address of the map with this choice; None where no map shows it
+
+    @property
+    def total(self) -> Number:
+        """The number that was asked for."""
+        return self.numbers[self.side]
+
+    @property
+    def bounded(self) -> bool:
+        """Whether a number has an interval."""
+        numbers = [*self.numbers.values(), *(row.number for row in self.flows)]
+        return any(number.bounds is not None for number in numbers)
+
+    @classmethod
+    def of(cls, version: OpenVersion, question: AreaQuestion) -> AreaAnswer:
+        """Ask, and put together."""
+        release, side, other = version.release, question.side, question.other_side
+        selection = select(release, question.flows())
+        largest = version.largest_flows(selection, _TOP)
+        counts = [count for count in release.counts if count != question.attribute]
+        every = _summed(version, question.flows(attributes=counts))
+        areas = version.areas(question.level).table
+        unit = release.geography.find_unit(question.level, question.code)
+        return cls(
+            name=named_area(release, question.level, unit, short=True),
+            kind=singular(question.level),
+            code=question.code,
+            external=areas.column("external")[unit].as_py(),
+            side=side,
+            numbers={
+                side: _number(every),
+                other: _number(_summed(version, question.flows(other))),
+                "both": _number(_summed(version, question.flows(*SIDES))),
+            },
+            n_areas=largest.number,
+            other_level=selection.levels[other],
+            other_word=singular(selection.levels[other]),
+            flows=_rows(version, largest, other),
+            jobs=dict(zip((question.attribute, *counts), every.jobs.tolist(), strict=True)),
+            about_intervals=about_bounds(selection, version.draws),
+            csv=_csv(version, selection, largest.number),
+            map=_map(version, question, selection.levels[other]),
+        )
+
+
+def _summed(version: OpenVersion, question: FlowQuestion) -> LargestFlows:
+    """All flows of a question as one."""
+    return version.largest_flows(select(version.release, replace(question, sums=SIDES)), 1)
+
+
+def _number(summed: LargestFlows) -> Number:
+    return Number(int(summed.jobs[0]), _bounds(summed)[0] if summed.flows.size else None)
+
+
+def _bounds(largest: LargestFlows) -> list[tuple[int, int] | None]:
+    bounds = largest.flows.bounds
+    if bounds is None:
+        return [None] * largest.flows.size
+    return list(zip(bounds[0].tolist(), bounds[1].tolist(), strict=True))
+
+
+def _rows(version: OpenVersion, largest: LargestFlows, other: Side) -> list[FlowRow]:
+    """The largest flows, with short names."""
+    release, level, units = version.release, largest.selection.levels[other], largest.flows.units[other]
+    areas = version.areas(level)
+    external = areas.column("external", units).to_pylist()
+    codes = areas.column("code", units).to_pylist()
+    names = [named_area(release, level, unit, short=True) for unit in units.tolist()]
+    numbers = map(Number, largest.flows.counts[0].tolist(), _bounds(largest))
+    return [FlowRow(*row) for row in zip(names, codes, external, numbers, strict=True)]
+
+
+def _csv(version: OpenVersion, selection: Selection, number: int) -> str:
+    question, levels = selection.question, selection.levels
+    asked = {
+        **{side: codes[0] for side, codes in (("work", question.work), ("home", question.home)) if codes},
+        **{f"{side}_level": levels[side] for side in SIDES},
+        "attribute": question.attributes[0],
+        **({"top": str(_MOST_IN_ORDER)} if number <= _MOST_IN_ORDER else {}),
+    }
+    return f"/api/v1{version.page}/flows?{urlencode(asked | {'places': 'true', 'format': 'csv'})}"
+
+
+def _map(version: OpenVersion, question: AreaQuestion, other_level: str) -> str | None:
+    """The address that `js/address.js` writes; of areas that cut across levels, the map shows no flows."""
+    release = version.release
+    if not version.prepared.map.is_file():
+        return None
+    level = other_level if other_level in release.levels else release.usual_level()
+    crossing = question.level in release.geography.non_nesting_areas
+    if level not in version.map_levels or not (crossing or question.level in version.map_levels):
+        return None
+    words = {"level": level, "side": question.side, "count": question.attribute, "unit": "km"}
+    chosen = {"chosen": f"{question.level}:{question.code}"}
+    return f"{version.page}/map#{urlencode(words | chosen)}"
