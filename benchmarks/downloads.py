@@ -16,19 +16,17 @@ from __future__ import annotations
 import itertools
 import os
 import random
-import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from pathlib import Path
 
 import click
 import report
-from service import Service, Timed, get, publish_with_draws, questions, service
+from checkouts import checkout
+from service import Service, Timed, get, questions, service
 
 import pipelines
 from pipelines.views.release import Release
@@ -73,31 +71,12 @@ def main(out: Path, before: str | None, page: Path | None) -> None:
         report.fill(page, COMMAND, text)
 
 
-@contextmanager
-def checkout(revision: str | None) -> Iterator[Path | None]:
-    """The folder of the program at a revision; None for this one."""
-    if revision is None:
-        yield None
-        return
-    with tempfile.TemporaryDirectory() as name:
-        folder, git = Path(name) / "program", ("git", "-C", str(Path(__file__).parent), "worktree")
-        subprocess.run([*git, "add", "--quiet", "--detach", str(folder), revision], check=True)
-        vendor = Path(
-            "pipelines", "views", "maps", "vendor"
-        )  # what `make` builds, without which no map is drawn
-        (folder / vendor).symlink_to(Path(pipelines.__file__).parents[1] / vendor)
-        try:
-            yield folder
-        finally:
-            subprocess.run([*git, "remove", "--force", str(folder)], check=True)
-
-
 def measured(out: Path, release: Release, core: int, program: Path | None) -> dict[str, str]:
     """What is measured of a program."""
     rows: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        version = publish_with_draws(out, folder / "state" / "published")
+        version = pipelines.publish(out, folder / "state" / "published")
         base = f"/api/v1/releases/{version.name}/{version.version}"
         block, group = release.geography.block_level, release.levels[-2]
         small, counties = (

@@ -91,8 +91,10 @@ def main(outs: tuple[Path, ...], images: Path | None) -> None:
 
 
 @contextmanager
-def published(folder: Path, outs: tuple[Path, ...]) -> Iterator[tuple[str, Catalog]]:
-    """A service with these releases, all prepared: its address, and what it has."""
+def published(
+    folder: Path, outs: tuple[Path, ...], program: Path | None = None
+) -> Iterator[tuple[str, Catalog]]:
+    """A service of this program, or of another checkout, with these releases: address, and what it has."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
@@ -104,6 +106,8 @@ def published(folder: Path, outs: tuple[Path, ...]) -> Iterator[tuple[str, Catal
     # In a process of its own: here `limits` is another program of this folder, not the library.
     command = [sys.executable, "-m", "pipelines.cli", "serve", str(folder / "service.toml")]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ODSYNTH_")}
+    if program is not None:
+        environment["PYTHONPATH"] = str(program)
     process = subprocess.Popen(command, env=environment)
     try:
         catalog = Catalog(settings)
