@@ -26,7 +26,6 @@ from pipelines.service.public.describing import Licence, Offer, cite, data_catal
 from pipelines.service.public.flow_queries import ABOUT_INTERVALS, Side
 from pipelines.service.public.geo import MOST_FEATURES
 from pipelines.service.public.models import FileEntry, FileList
-from pipelines.service.public.pictures import picture_words
 from pipelines.service.public.tiles import zoom_levels
 from pipelines.service.refusals import preparing
 from pipelines.service.rendering import HTML, text
@@ -38,6 +37,7 @@ from pipelines.views.folder import PublicReleaseError
 from pipelines.views.key_figures import KeyFigures
 from pipelines.views.labels import job_type_words, plural, singular, unit_names
 from pipelines.views.maps.page import certificate_words
+from pipelines.views.maps.picture import picture_words
 from pipelines.views.pages import phrases
 from pipelines.views.release import Release
 from pipelines.views.search import Found, find_areas, search, suggested_names

@@ -6,7 +6,7 @@
     CACHE/SHA256/map/           what that fetches when it is opened: large parts, and one file of all
     CACHE/SHA256/flows/         the flows, ready for questions (`pipelines.service.public.flow_tables`)
     CACHE/SHA256/tiles/         areas as vector tiles (`pipelines.service.public.tiles`)
-    CACHE/SHA256/picture.svg    the map at a glance (`pipelines.service.public.pictures`)
+    CACHE/SHA256/picture.svg    the map at a glance (`pipelines.views.maps.picture`)
     CACHE/SHA256/figures.json   key figures (`pipelines.views.key_figures`)
 
 The names are of the content, those of parts of maps of theirs; those of pages are of the water and roads too
@@ -33,15 +33,16 @@ from pydantic import TypeAdapter
 
 from geo_data.errors import InputError
 from pipelines.service.public.flow_tables import write_flow_tables
-from pipelines.service.public.pictures import write_picture
 from pipelines.service.public.tiles import write_tiles
 from pipelines.storage.durable import whole_file, write_whole
 from pipelines.views.key_figures import KeyFigures, key_figures
 from pipelines.views.maps.backdrop import Backdrop
 from pipelines.views.maps.page import PARTS, SiteMap, build_site_map, write_parts
+from pipelines.views.maps.picture import draw_picture
 from pipelines.views.release import Release, open_release
 
 _LOOK_SECONDS = 3.0
+_VERSIONS = "/api/v1/releases"  # which a map offers to lay beside itself
 _log = logging.getLogger(__name__)
 
 
@@ -109,7 +110,7 @@ def prepare(folder: Path, prepared: Prepared) -> None:
         with whole_file(prepared.tiles, mode=None) as made:
             write_tiles(release, prepared.flows, made)
     if not prepared.picture.is_file():
-        write_picture(release, prepared.flows, prepared.picture)
+        write_whole(prepared.picture, draw_picture(release), mode=None)
     if prepared.complete:
         return
     if not prepared.map.is_file():
@@ -129,10 +130,10 @@ def prepare(folder: Path, prepared: Prepared) -> None:
 def _map(release: Release, backdrop: Backdrop | None) -> SiteMap:
     """Return the map, without a backdrop that cannot be used."""
     try:
-        return build_site_map(release, backdrop)
+        return build_site_map(release, backdrop, versions=_VERSIONS)
     except InputError as error:
         _log.warning("water and roads are not used: %s", type(error).__name__)
-        return build_site_map(release)
+        return build_site_map(release, versions=_VERSIONS)
 
 
 def _mark(path: Path | None) -> tuple[str, int, int] | None:

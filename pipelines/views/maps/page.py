@@ -35,12 +35,14 @@ from pipelines.views.accuracy import accuracy_words
 from pipelines.views.folder import check_target
 from pipelines.views.maps.backdrop import Backdrop
 from pipelines.views.maps.payload import Payload, make_payload
+from pipelines.views.maps.picture import picture_words
 from pipelines.views.pages import map_phrases, render
 from pipelines.views.release import Release
 
 PARTS = "map"
 """The folder beside the page of a site's map, as the page names it."""
 
+_ASKS = ("alone", "beside_link", "beside_versions")  # phrases that say what a page fetches; it has one
 _HERE = files("pipelines.views.maps")
 # With the library and the page less than 15 MB; only a coarsest level may be larger.
 _PAYLOAD_LIMIT = 13_500_000
@@ -61,16 +63,21 @@ def build_map(release: Release, backdrop: Backdrop | None = None) -> str:
     return _page(release, _payload(release, backdrop))
 
 
-def build_site_map(release: Release, backdrop: Backdrop | None = None) -> SiteMap:
-    """Return the map of a release for a web server: what is large is fetched, from its own site only."""
+def build_site_map(release: Release, backdrop: Backdrop | None = None, versions: str = "") -> SiteMap:
+    """Return the map of a release for a web server: what is large is fetched, from its own site only.
+
+    `versions` is where the site lists what is published on it, if it does, as the service
+    (`pipelines.service.public.models.ReleaseList`).
+    """
     payload = _payload(release, backdrop)
-    one_file, large = _page(release, payload), _large(payload)
+    large = _large(payload)
     if not large:
-        return SiteMap(one_file)
+        return SiteMap(_page(release, payload, versions=versions))
+    one_file = _page(release, payload)
     names = {name: _named(name, content, "bin") for name, content in large.items()}
     content = one_file.encode()
     one_file_name = _named("one-file", content, "html")
-    page = _page(release, payload, names, (one_file_name, len(content)))
+    page = _page(release, payload, names, (one_file_name, len(content)), versions)
     return SiteMap(page, {**{names[name]: part for name, part in large.items()}, one_file_name: content})
 
 
@@ -129,8 +136,12 @@ def _page(
     payload: Payload,
     names: Mapping[str, str] | None = None,
     one_file: tuple[str, int] | None = None,
+    versions: str = "",
 ) -> str:
-    """Return the page; with `names` of the parts beside it, and name and size of the map in one file."""
+    """Return the page; of a site with `names` of the parts beside it, name and size of the map in one file.
+
+    `versions` is where the site lists what is published.
+    """
     library = {name: _library(name) for name in ("maplibre-gl.js", "maplibre-gl.css", "LICENSE.txt")}
     library_script = _without_addresses(library["maplibre-gl.js"])
     script = "\n" + _library("map.js")
@@ -151,13 +162,17 @@ def _page(
             "address": f"{PARTS}/{one_file[0]}",
             "megabytes": number(f"{one_file[1] / 1e6:.1f}", language),
         }
-    asks = words["page"]["alone" if one_file is None else "beside_link"]
+    fetches = one_file is not None or bool(versions)
+    asks = words["page"]["beside_link" if one_file else "beside_versions" if versions else "alone"]
     return Template(_text("page.html")).substitute(
         _page_phrases(words, values),
         language=language,
         asks=asks.format(**values),
+        versions=versions,
+        still=payload.picture,
+        picture_words=html.escape(picture_words(release, language)),
         phrases=_json_element({"locale": words["locale"], **words["program"]}),
-        policy=_policy(library_script, script, fetches=one_file is not None),
+        policy=_policy(library_script, script, fetches=fetches),
         title=title,
         version=values["version"],
         licence=html.escape(_without_addresses(library["LICENSE.txt"])).replace("--", "- -"),
@@ -176,9 +191,7 @@ def _page(
 
 def _page_phrases(words: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, str]:
     """Return the phrases that stand in the page when it is opened, some of which its program has too."""
-    of_page = {
-        name: phrase.format(**values) for name, phrase in words["page"].items() if name != "beside_link"
-    }
+    of_page = {name: phrase.format(**values) for name, phrase in words["page"].items() if name not in _ASKS}
     of_program = {
         name: html.escape(phrase) for name, phrase in words["program"].items() if isinstance(phrase, str)
     }

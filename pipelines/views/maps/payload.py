@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import geopandas as gpd
 import numpy as np
@@ -18,7 +18,15 @@ from pipelines.views.flows import PAIR
 from pipelines.views.labels import external_zones, level_words, plural, unit_names
 from pipelines.views.maps.backdrop import Backdrop, backdrop_shapes
 from pipelines.views.maps.draws import draw_tables, draws_meta, smallest
-from pipelines.views.maps.shapes import centroid_cells, geojson, level_shapes, ring_places
+from pipelines.views.maps.picture import draw_picture
+from pipelines.views.maps.shapes import (
+    MOST_CELLS,
+    centroid_cells,
+    geojson,
+    layer_shapes,
+    level_shapes,
+    ring_places,
+)
 from pipelines.views.pages import map_phrases
 from pipelines.views.release import Release
 from pipelines.views.search import WORDS
@@ -29,7 +37,10 @@ _DEGREE = 1_000_000  # places are whole millionths of a degree, about a tenth of
 # of flows is made.
 _LEAST_BYTES = 2
 _AT_ONCE = 2_000_000  # bytes, packed; of more, finer levels wait until a reader wants them, and so do draws
+_MAIN_ZONES = 3  # with most jobs, which a map shows one by one; those elsewhere together
 _FOR_DRAWS = 1 / 4  # of the limit, that levels leave to draws; these take what is left
+
+_Borders: TypeAlias = dict[str, gpd.GeoDataFrame]  # by layer
 
 
 @dataclass(frozen=True)
@@ -46,6 +57,7 @@ class Payload:
     # that they are read ``later`` than the rest. Empty without them.
     draws: bytes = b""
     backdrop: bytes = b""  # JSON of water and roads; gzip. Empty without them.
+    picture: str = ""  # SVG, which stands there until the map is drawn
     # What takes the place of this, once a reader opens one of the levels ``meta["later"]`` or asks for what
     # only they tell; None where all is here
     whole: Payload | None = None
@@ -54,7 +66,7 @@ class Payload:
     def size(self) -> int:
         """Length in a page that holds all of it, as base64, in bytes."""
         packed = len(self.arrays) + len(self.texts) + len(self.draws) + len(self.backdrop)
-        return packed * 4 // 3 + (self.whole.size if self.whole else 0)
+        return packed * 4 // 3 + len(self.picture) + (self.whole.size if self.whole else 0)
 
 
 def make_payload(
@@ -67,12 +79,14 @@ def make_payload(
     if backdrop is not None:
         backdrop_content = _packed(_json(backdrop_shapes(release, backdrop, _bounds(release))))
     rows = sum(part.count_rows() for part in release.rows.values())
+    borders, picture = _borders(release), draw_picture(release)
     room = round(limit * (1 - _FOR_DRAWS)) if release.has_draws else limit
     for n in range(len(release.levels), 0, -1):
         finest_of_all = n == len(release.levels)
         if n > 1 and finest_of_all and rows * _LEAST_BYTES > room:
             continue
-        payload = replace(_in_parts(release, release.levels[:n]), backdrop=backdrop_content)
+        payload = _in_parts(release, release.levels[:n], borders)
+        payload = replace(payload, backdrop=backdrop_content, picture=picture)
         if payload.size <= room:
             break
     additions: dict[str, Any] = {} if backdrop is None else {"attribution": backdrop.attribution}
@@ -90,13 +104,13 @@ def make_payload(
     return payload
 
 
-def _in_parts(release: Release, levels: tuple[str, ...]) -> Payload:
+def _in_parts(release: Release, levels: tuple[str, ...], borders: _Borders) -> Payload:
     """Return the payload of levels; where it is large, behind one of the coarser levels that opens sooner."""
-    whole = _payload(release, levels)
+    whole = _payload(release, levels, borders)
     if _is_soon_read(whole):
         return whole
     for n in range(len(levels) - 1, 0, -1):
-        first = _payload(release, levels[:n])
+        first = _payload(release, levels[:n], {})
         if _is_soon_read(first):
             break
     else:
@@ -119,6 +133,7 @@ def _bounds(release: Release) -> tuple[float, float, float, float]:
 def _payload(
     release: Release,
     levels: tuple[str, ...],
+    borders: _Borders,
 ) -> Payload:
     geography, finest = release.geography, levels[-1]
     flows = release.unit_flows(finest, finest, list(release.counts))
@@ -153,6 +168,7 @@ def _payload(
         texts["shapes"][level] = geojson(shapes)
         if not drawn_around:
             arrays[f"area:{level}"] = _areas(shapes, geography.n_units(level))
+    texts["shapes"] |= {name: geojson(shapes) for name, shapes in borders.items()}
     noise, made_by, language = _noise(release), release.certificate.software.version, release.language
     made = map_phrases(language)["data"]["made"]
     meta = {
@@ -164,7 +180,7 @@ def _payload(
         "later": [],
         "left_out": [plural(level, language) for level in release.levels[len(levels) :]],
         "counts": _count_groups(release),
-        "external_zones": [{name: zone[name] for name in ("unit", "name", "code")} for zone in zones],
+        "external_zones": [{name: zone[name] for name in ("unit", "name", "code", "main")} for zone in zones],
         "drawn_around_centroids": drawn_around,
         "degree": _DEGREE,
         "search": WORDS,
@@ -185,6 +201,15 @@ class _Layer:
     codes: np.ndarray
     names: np.ndarray
     area: np.ndarray
+
+
+def _borders(release: Release) -> _Borders:
+    """Return the shapes of areas that cut across the levels, from the finest units that are few enough."""
+    fine = [level for level in release.levels if release.geography.n_units(level) <= MOST_CELLS]
+    if not (release.geography.non_nesting_areas and fine):
+        return {}
+    layers, _ = _layers(release, fine[-1])
+    return layer_shapes(release, fine[-1], {name: layer.area for name, layer in layers.items()})
 
 
 def _layers(release: Release, finest: str) -> tuple[dict[str, _Layer], list[dict[str, Any]]]:
@@ -211,7 +236,7 @@ def _layers(release: Release, finest: str) -> tuple[dict[str, _Layer], list[dict
 def _zones(
     release: Release, flows: pd.DataFrame, finest: str, shapes: gpd.GeoDataFrame | None
 ) -> list[dict[str, Any]]:
-    """Say of each external zone which unit it is, what it is called and where it is drawn."""
+    """Say of each external zone: its unit and name, whether it is a main one, and where it is drawn."""
     geography, zones = release.geography, external_zones(release)
     if not zones:
         return []
@@ -221,14 +246,28 @@ def _zones(
     if shapes is None:
         shapes = gpd.GeoSeries.from_xy(release.unbroken(geography.longitude), geography.latitude)
     facts = geography.external_facts
-    longitude = release.unbroken(facts.longitude)
+    weight, degrees = jobs + 1.0, np.column_stack([facts.latitude, release.unbroken(facts.longitude)])
+    is_main = np.ones(len(jobs), bool)
+    if len(jobs) > _MAIN_ZONES + 1:
+        is_main[np.argsort(-jobs, kind="stable")[_MAIN_ZONES:]] = False
+    # Those elsewhere have one place, as if they were one zone in their middle.
+    place = np.where(is_main, np.cumsum(is_main) - 1, is_main.sum())
+    weights = np.bincount(place, weight).astype(np.float64)
+    latitude, longitude = (np.bincount(place, weight * values) / weights for values in degrees.T)
     west, south, east, north = shapes.total_bounds.tolist()
-    places = ring_places(
-        facts.latitude, longitude, (jobs + 1.0).astype(np.float64), (west, south, east, north)
-    )
+    places = ring_places(latitude, longitude, weights, (west, south, east, north))[place]
     return [
-        {"unit": int(unit), "name": zone.name, "code": zone.code, "longitude": x, "latitude": y}
-        for unit, zone, (x, y) in zip(units, zones.values(), places.tolist(), strict=True)
+        {
+            "unit": int(unit),
+            "name": zone.name,
+            "code": zone.code,
+            "main": main,
+            "longitude": x,
+            "latitude": y,
+        }
+        for unit, zone, main, (x, y) in zip(
+            units, zones.values(), is_main.tolist(), places.tolist(), strict=True
+        )
     ]
 
 

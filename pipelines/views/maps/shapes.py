@@ -21,10 +21,11 @@ _ROOMY = 16  # so many zones and fewer are never closer than this part of the ri
 
 # Detail finer than this part of the region's extent is left out: half a pixel of a large screen.
 _DETAIL = 1 / 5000
+_BORDER_DETAIL = 1 / 2000  # the same of borders halfway between centroids, which are no finer
 _DECIMALS = 5  # of a degree: about a metre
 # Of a degree, a tenth of a metre: neighbours whose borders differ by less have no gap between them.
 _GRID = 1e-6
-_MOST_CELLS = 50_000  # from which cells are made; they take a second for every 10,000
+MOST_CELLS = 50_000  # from which cells are made; they take a second for every 10,000
 _MOST_DRAWN = 3_000  # cells of a level; of more, points show more
 
 
@@ -47,32 +48,62 @@ def centroid_cells(
     A place belongs to the area of the nearest centroid (Voronoi) in reach: these are not the true borders.
     """
     n_units = {level: release.geography.n_units(level) for level in levels}
-    small = [level for level in levels if n_units[level] <= _MOST_CELLS]
+    small = [level for level in levels if n_units[level] <= MOST_CELLS]
     drawn = [level for level in levels if n_units[level] <= most_drawn]
     if not drawn:
         return {}
-    finest = small[-1]
-    places = release.places(finest).dropna().drop_duplicates(["latitude", "longitude"])
-    # Degrees of longitude are shorter than those of latitude, so the plane is squeezed while cells are made.
-    squeeze = np.cos(np.radians(places["latitude"].mean()))
-    centroids = shapely.points(places["longitude"] * squeeze, places["latitude"])
-    reach = _neighbourhood(centroids)
-    land = shapely.union_all(shapely.buffer(centroids, 1.5 * reach)).buffer(-reach / 2)
-    cells = np.array([land])
-    if len(centroids) > 1:
-        around = shapely.box(*land.bounds)
-        diagram = shapely.voronoi_polygons(shapely.multipoints(centroids), extend_to=around, ordered=True)
-        cells = shapely.get_parts(diagram)
-    unclipped = gpd.GeoDataFrame({"unit": places.index.to_numpy()}, geometry=cells)
-    shapes = with_coarser(release, {finest: unclipped}, drawn)
+    cells = _Cells(release, small[-1])
+    shapes = with_coarser(release, {small[-1]: cells.whole}, drawn)
+    return {level: cells.clipped(whole) for level, whole in shapes.items()}
 
-    def clipped(cells: gpd.GeoDataFrame) -> gpd.GeoDataFrame:
-        inside = shapely.intersection(np.asarray(cells.geometry.array), land)
-        unsqueezed = shapely.transform(inside, lambda xy: xy / [squeeze, 1])
-        return gpd.GeoDataFrame({"unit": cells["unit"]}, geometry=unsqueezed, crs="EPSG:4326")
 
-    # Clipped last: only cells that are whole have their borders exactly in common.
-    return {level: clipped(cells) for level, cells in shapes.items()}
+def layer_shapes(
+    release: Release, level: str, area_of: Mapping[str, NDArray[np.int32]]
+) -> dict[str, gpd.GeoDataFrame]:
+    """Return the areas of layers, as ``unit`` and geometry: of each unit of a level their number says, or -1.
+
+    They have no shapes of their own: they are drawn around the centroids that they hold, to the borders of
+    the region where it has any.
+    """
+    cells = _Cells(release, level, level_shapes(release, release.levels[:1]).get(release.levels[0]))
+    found = {}
+    for name, area in area_of.items():
+        numbers = area[cells.whole["unit"]]
+        inside = cells.whole[numbers >= 0].assign(area=numbers[numbers >= 0])
+        together = inside.groupby("area")["geometry"].agg(shapely.coverage_union_all)
+        simple = shapely.coverage_simplify(together.to_numpy(), cells.side * _BORDER_DETAIL)
+        found[name] = cells.clipped(gpd.GeoDataFrame({"unit": together.index}, geometry=simple))
+    return found
+
+
+class _Cells:
+    """What is nearest to the centroid of each unit of a level, as far as there is land."""
+
+    def __init__(self, release: Release, level: str, region: gpd.GeoDataFrame | None = None) -> None:
+        places = release.places(level).dropna().drop_duplicates(["latitude", "longitude"])
+        # Degrees of longitude are shorter than those of latitude: the plane is squeezed while cells are made.
+        self._squeeze = np.cos(np.radians(places["latitude"].mean()))
+        centroids = shapely.points(places["longitude"] * self._squeeze, places["latitude"])
+        if region is None:
+            reach = _neighbourhood(centroids)
+            self._land = shapely.union_all(shapely.buffer(centroids, 1.5 * reach)).buffer(-reach / 2)
+        else:
+            land = shapely.union_all(np.asarray(region.geometry.array))
+            self._land = shapely.transform(land, lambda xy: xy * [self._squeeze, 1])
+        west, south, east, north = self._land.bounds
+        self.side = max(east - west, north - south)
+        cells = np.array([self._land])
+        if len(centroids) > 1:
+            around = shapely.box(west, south, east, north)
+            diagram = shapely.voronoi_polygons(shapely.multipoints(centroids), extend_to=around, ordered=True)
+            cells = shapely.get_parts(diagram)
+        self.whole = gpd.GeoDataFrame({"unit": places.index.to_numpy()}, geometry=cells)
+
+    def clipped(self, whole: gpd.GeoDataFrame) -> gpd.GeoDataFrame:
+        """Return shapes made of these, on land: last, as only whole ones share their borders exactly."""
+        inside = shapely.intersection(np.asarray(whole.geometry.array), self._land)
+        unsqueezed = shapely.transform(inside, lambda xy: xy / [self._squeeze, 1])
+        return gpd.GeoDataFrame({"unit": whole["unit"]}, geometry=unsqueezed, crs="EPSG:4326")
 
 
 def with_coarser(

@@ -1,8 +1,9 @@
 // What the reader sees, in the address after "#": a link shows it again, Back and Undo return to it.
 
 import { EVERYBODY } from "./data.js";
+import { MOST_ZOOM } from "./places.js";
 import { UNITS } from "./scale.js";
-import { partKey, partOfKey, selectionOf } from "./selection.js";
+import { partKey, partOfKey, selectionOf, unitsOf } from "./selection.js";
 
 /** The words of a state. They are of the release, not of the page's colours. */
 export function addressOf({ side, level, column, density, unit, selection, other }, camera) {
@@ -10,7 +11,7 @@ export function addressOf({ side, level, column, density, unit, selection, other
   if (density !== null) words.set("density", density ? "1" : "0");
   for (const part of selection?.parts ?? []) words.append("chosen", partKey(part));
   for (const part of other?.parts ?? []) words.append("beside", partKey(part));
-  if (camera) words.set("view", camera);
+  if (camera) words.set("view", cameraWords(camera));
   return `#${words}`;
 }
 
@@ -28,19 +29,35 @@ export function readAddress(data, address) {
   const level = data.levels.find(({ id }) => id === words.get("level"));
   if (!level) return null;
   const [chosen, beside] = ["chosen", "beside"].map((name) => words.getAll(name).map((key) => partOfKey(data, key)));
-  const [selection, other] = [chosen, beside].map((parts) => selectionOf(data, parts.filter(Boolean)));
+  const counts = (part) => part !== null && unitsOf(data, part).length > 0;
+  const [selection, other] = [chosen, beside].map((parts) => selectionOf(data, parts.filter(counts)));
   const side = words.get("side");
   const column = words.get("count");
-  const density = { 0: false, 1: true }[words.get("density")] ?? null;
+  const density = new Map([["0", false], ["1", true]]).get(words.get("density")) ?? null;
   return {
     level,
     selection,
     other,
-    missing: [...chosen, ...beside].filter((part) => !part).length,
+    missing: [...chosen, ...beside].filter((part) => !counts(part)).length,
     side: side === "home" || (side === "both" && selection) ? side : "work",
-    column: column in data.counts ? column : EVERYBODY,
+    column: Object.hasOwn(data.counts, column) ? column : EVERYBODY,
     density,
-    unit: UNITS[words.get("unit")] ?? UNITS.km,
-    view: words.get("view"),
+    unit: Object.values(UNITS).find(({ id }) => id === words.get("unit")) ?? UNITS.km,
+    view: cameraOf(words.get("view") ?? ""),
   };
+}
+
+const MOST_NORTH = 85; // degrees: of the square world, which has no poles
+
+/** The words of a camera: latitude, longitude, zoom, and which way is up where it is not north. */
+const cameraWords = ({ center: [x, y], zoom, bearing }) =>
+  [y.toFixed(4), x.toFixed(4), zoom.toFixed(2), ...(bearing ? [bearing.toFixed(0)] : [])].join(",");
+
+/** The camera that words stand for; null where no map can be seen so. */
+function cameraOf(words) {
+  const parts = words.split(",");
+  const [y, x, zoom, bearing = 0] = parts.map(Number);
+  const good = parts.every((part) => part.trim()) && [y, x, zoom, bearing].every(Number.isFinite);
+  if (!good || Math.abs(y) > MOST_NORTH || Math.abs(x) > 360 || zoom < 0 || zoom > MOST_ZOOM) return null;
+  return { center: [x, y], zoom, bearing };
 }

@@ -101,18 +101,50 @@ export function showComparison(data, { side, column, selection, other, unit }) {
   );
 }
 
+const parsed = (words) => new DOMParser().parseFromString(words, "text/html"); // which runs nothing of it
+
 /** The data of another map, from the text of its file. */
-export async function readOtherMap(file) {
-  const page = new DOMParser().parseFromString(await file.text(), "text/html"); // which runs nothing of it
+export async function readOtherMap(words) {
+  const page = parsed(words);
   if (page.querySelector("[data-address]")) {
     throw new FileError(say("map_in_parts"));
   }
   try {
     const other = await readData(page, true);
-    return { ...other, name: other.meta.release?.name ?? page.title, file: file.name };
+    return { ...other, name: other.meta.release?.name ?? page.title };
   } catch {
     throw new FileError(say("no_other_map"));
   }
+}
+
+/** Other versions on the site of this page that can be used: {title, address: of its map}; none where it does not say. */
+export async function publishedMaps(list) {
+  try {
+    const { releases } = await (await fetch(list)).json();
+    const usable = releases.filter(({ status }) => status === "complete");
+    return usable
+      .map(({ name, version, title }) => ({
+        title: say("version_of", { title: title ?? name, version }),
+        address: `/releases/${name}/${version}/map`,
+      }))
+      .filter(({ address }) => address !== location.pathname);
+  } catch {
+    return [];
+  }
+}
+
+/** The data of another map of the site; of one in parts, from its one file. */
+export async function fetchOtherMap(address) {
+  let words;
+  try {
+    const answer = await fetch(address);
+    if (!answer.ok) throw new FileError(say("answered", { status: String(answer.status) }));
+    words = await answer.text();
+  } catch (error) {
+    throw error instanceof FileError ? error : new FileError(say("no_answer"));
+  }
+  const whole = parsed(words).getElementById("one-file");
+  return whole ? fetchOtherMap(new URL(whole.getAttribute("href"), new URL(address, location.href)).href) : readOtherMap(words);
 }
 
 /** The same choice in another map; null where it lacks an area of it. */

@@ -10,9 +10,10 @@ export const EVERYBODY = "S000"; // the column that counts all jobs
 /** External zones by unit of a level; those whose codes are one there are one. */
 function zonesBy(zones, unitOf) {
   const found = new Map();
-  for (const { unit, name, code } of zones) {
+  for (const { unit, name, code, main } of zones) {
     const other = found.get(unitOf(unit));
-    found.set(unitOf(unit), other ? { name: `${other.name}, ${name}`, code: `${other.code}, ${code}` } : { name, code });
+    const both = other && { name: `${other.name}, ${name}`, code: `${other.code}, ${code}`, main: other.main || main };
+    found.set(unitOf(unit), both ?? { name, code, main });
   }
   return found;
 }
@@ -144,6 +145,7 @@ export async function readData(page = document, whole = false, tell = null) {
     // Unit of this level that each unit of the finest level lies in.
     const unitOf = new Int32Array(nFinest);
     starts.forEach((start, unit) => unitOf.fill(unit, start, starts[unit + 1] ?? nFinest));
+    const zones = zonesBy(meta.external_zones, (unit) => unitOf[unit]);
     return {
       ...level,
       codes: codes[level.id],
@@ -156,7 +158,9 @@ export async function readData(page = document, whole = false, tell = null) {
       latitude: degrees(`latitude:${level.id}`),
       longitude: degrees(`longitude:${level.id}`),
       // An external zone is one unit at every level. Its place is on a ring around the region.
-      externalZones: zonesBy(meta.external_zones, (unit) => unitOf[unit]),
+      externalZones: zones,
+      // Those with fewest jobs have one place; lines to them are of the first of them.
+      elsewhere: [...zones.keys()].filter((unit) => !zones.get(unit).main),
     };
   });
 
@@ -165,8 +169,10 @@ export async function readData(page = document, whole = false, tell = null) {
     ...layer,
     codes: codes[layer.id],
     names: names[layer.id] ?? [],
+    shapes: shapes[layer.id] ?? null, // drawn around centroids
     areaOf: array(`area_of:${layer.id}`), // -1: in none
     externalZones: new Map(),
+    elsewhere: [],
   }));
 
   // Rows are sorted by workplace: those of finest unit u are firstRow[u] up to firstRow[u + 1].

@@ -1,9 +1,10 @@
 // What is seen, as files: tables, shapes and a picture. Each says that it is synthetic, and of which release.
 
 import { byId } from "./dom.js";
-import { flowIntervals } from "./draws.js";
+import { added, flowIntervals } from "./draws.js";
 import { pointFeature } from "./mapview.js";
 import { say } from "./phrases.js";
+import { endName, isElsewhere, standingFor } from "./places.js";
 import { colour } from "./scale.js";
 import { isArea, partKey, partName } from "./selection.js";
 
@@ -60,20 +61,26 @@ export function areaRows(state, shown) {
 export const FLOW_COLUMNS = ["home_code", "home_name", "work_code", "work_name", "jobs", "low", "high"];
 
 /** Intervals of flows, in their order: between units of the level, or of which one end is the selection; null where unknown. */
-export function endsOfFlows(data, { level, selection, column }, { intervals }, flows) {
+export function endsOfFlows(data, { level, selection, column }, { partners }, flows) {
   if (!selection) return flowIntervals(data, level, column, flows);
-  const { values, come = values, leave = values } = intervals;
-  return come ? flows.map(({ home, work }) => (work === null ? come(home) : leave(work))) : null;
+  const { values, come = values, leave = values } = partners;
+  const { over } = selection.cover(level);
+  const ends = (lists, unit) => {
+    const others = standingFor(level, unit).filter((each) => !over[each]);
+    return data.draws.ends(others.map((each) => lists[each]).reduce(added));
+  };
+  return come ? flows.map(({ home, work }) => (work === null ? ends(come, home) : ends(leave, work))) : null;
 }
 
 /** A row for each line that is drawn; without its interval where that is not known. */
 export function flowRows({ level, selection }, flows, ends) {
+  const codesOf = (unit) => standingFor(level, unit).map((each) => level.externalZones.get(each)?.code ?? level.codes[each]).join(" ");
   const end = (word, unit) =>
     unit === null
       ? { [`${word}_code`]: "", [`${word}_name`]: say("chosen_end", { parts: selection.parts.map(partName).join("; ") }) }
       : {
-          [`${word}_code`]: level.externalZones.get(unit)?.code ?? level.codes[unit],
-          [`${word}_name`]: level.externalZones.get(unit)?.name ?? level.names[unit] ?? "",
+          [`${word}_code`]: codesOf(unit),
+          [`${word}_name`]: isElsewhere(level, unit) ? endName(level, unit) : (level.externalZones.get(unit)?.name ?? level.names[unit] ?? ""),
         };
   return flows.map(({ home, work, jobs }, at) => {
     const [low, high] = ends?.[at] ?? ["", ""];

@@ -3,7 +3,7 @@
 // draws have these: their intervals would be single numbers.
 
 import { BALANCE, DIRECTIONS, DISTANCES, MEDIAN_STEP_KM, balanceGroup, directionOf, distanceOf, isPlaced, kmOfRows, orderBy, stepOf } from "./flows.js";
-import { distanceKm, rangeOf } from "./places.js";
+import { distanceKm, rangeOf, standsFor } from "./places.js";
 import { Selection } from "./selection.js";
 
 export class Draws {
@@ -116,8 +116,8 @@ export function partnerDraws(data, side, selection, level, column) {
 }
 
 /**
- * Intervals of those who live, and who work, in an external zone, a unit of the coarsest level, and are in the totals of a state:
- * {live, work: unit -> ends or null}.
+ * Intervals of those who live, and who work, in external zones, units of the coarsest level, and are in the totals of a state:
+ * {live, work: units -> ends or null}.
  */
 export function zoneIntervals(data, { side, selection, column }) {
   const [level] = data.levels;
@@ -128,15 +128,18 @@ export function zoneIntervals(data, { side, selection, column }) {
   const known = (unit) => (!selection || (side !== "work" && over[unit]) ? residents : workers);
   // All who work in a zone are public totals; of a choice those of its residents are not.
   const leaving = selection && side !== "work" ? partnerDraws(data, "home", selection, level, column).values : null;
-  const ends = (values, unit) => data.draws?.ends(values?.[unit]) ?? null;
-  return { live: (unit) => ends(known(unit), unit), work: (unit) => ends(side === "both" && over[unit] ? null : leaving, unit) };
+  const ends = (valuesOf, units) => {
+    const lists = units.map((unit) => valuesOf(unit)?.[unit]);
+    return lists.every(Boolean) && lists.length ? data.draws.ends(lists.reduce(added)) : null;
+  };
+  return { live: (units) => ends(known, units), work: (units) => ends((unit) => (side === "both" && over[unit] ? null : leaving), units) };
 }
 
 /** Intervals of flows between units of a level, in their order; null where draws do not tell. */
 export function flowIntervals(data, level, column, flows) {
   const table = data.draws?.table(column, [level], [level]);
   if (!table) return null;
-  const units = unitsIn(table.homes, level);
+  const units = unitsIn(table.homes, level).map((unit) => standsFor(level, unit));
   const at = new Map(flows.map(({ home, work }, i) => [work * level.codes.length + home, i]));
   const groupOf = (home, work) => at.get(units[work] * level.codes.length + units[home]) ?? -1;
   return data.draws.sums(table, flows.length, groupOf).map((values) => data.draws.ends(values));

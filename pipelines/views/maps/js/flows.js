@@ -4,7 +4,7 @@
 // `side` says what the reader picks: "work" (where do its workers live?), "home" (where do its people work?) or, of a
 // selection, "both". A selection is a `Selection`, or null for the whole region.
 
-import { bearing, distanceKm, rangeOf } from "./places.js";
+import { bearing, distanceKm, rangeOf, standsFor } from "./places.js";
 
 /** Call visit(row) for each row of a selection. */
 function eachRow(data, side, selection, visit) {
@@ -162,15 +162,18 @@ function selectedFlows(data, side, selection, level, column) {
     else if (side === "work" || (side === "both" && has[works])) from[level.unitOf[lives]] += count[row];
     else to[level.unitOf[works]] += count[row];
   });
-  const add = (values, place) =>
+  const add = (values, place) => {
+    const ends = new Map();
     values.forEach((n, unit) => {
       if (over[unit]) inside += n;
-      else if (n > 0) {
-        home.push(place === "home" ? unit : -1);
-        work.push(place === "work" ? unit : -1);
-        jobs.push(n);
-      }
+      else if (n > 0) ends.set(standsFor(level, unit), (ends.get(standsFor(level, unit)) ?? 0) + n);
     });
+    ends.forEach((n, unit) => {
+      home.push(place === "home" ? unit : -1);
+      work.push(place === "work" ? unit : -1);
+      jobs.push(n);
+    });
+  };
   add(from, "home");
   add(to, "work");
   return { flows: Flows.sorted(home, work, jobs), inside, beyond };
@@ -181,6 +184,7 @@ function allFlows(data, level, column) {
   const n = data.home.length; // there are no more flows than rows
   const [homes, works, jobs] = [new Int32Array(n), new Int32Array(n), new Uint32Array(n)];
   const sums = new Float64Array(level.codes.length);
+  const standing = Uint32Array.from(level.codes, (_, unit) => standsFor(level, unit));
   let [inside, beyond, found] = [0, 0, 0];
   for (let work = 0; work < level.codes.length; work++) {
     const [first, end] = rangeOf(level, work);
@@ -190,7 +194,7 @@ function allFlows(data, level, column) {
       continue;
     }
     for (let row = data.firstRow[first]; row < data.firstRow[end]; row++) {
-      const home = level.unitOf[data.home[row]];
+      const home = standing[level.unitOf[data.home[row]]];
       if (home !== work && sums[home] === 0 && count[row] > 0) [homes[found], works[found++]] = [home, work];
       sums[home] += count[row];
     }
@@ -236,8 +240,8 @@ export const isPlaced = (data, row) => !data.isExternal[data.home[row]] && !data
  * How far, and in which direction, the other ends of the jobs of a selection are.
  *
  * Between the centroids of the finest areas in the page. External zones have no place: who lives or works there is counted apart.
- * Returns {jobs, placed: those with a distance, externalZones: Map unit of the finest level -> {live, work, jobs}, mean, median (km),
- * classes: jobs by distance, rose: jobs by direction and distance, noDirection: jobs whose ends are at one centroid, inOne: those
+ * Returns {jobs, placed: those with a distance, externalZones: Map unit of the finest level -> {live, work, jobs}, elsewhere: the
+ * same of all zones elsewhere together, mean, median (km), classes: jobs by distance, rose: jobs by direction and distance, noDirection: jobs whose ends are at one centroid, inOne: those
  * of them whose ends are in one area}.
  */
 export function commutes(data, side, selection, column, kmPerUnit) {
@@ -247,7 +251,7 @@ export function commutes(data, side, selection, column, kmPerUnit) {
   const bounds = DISTANCES.map((bound) => bound * kmPerUnit);
   const classes = new Float64Array(bounds.length + 1);
   const rose = DIRECTIONS.map(() => new Float64Array(bounds.length + 1));
-  const externalZones = new Map();
+  const [externalZones, elsewhere] = [new Map(), { live: 0, work: 0, jobs: 0 }];
   const steps = new Float64Array(FARTHEST_KM / MEDIAN_STEP_KM);
   let [jobs, placed, sum, noDirection, inOne] = [0, 0, 0, 0, 0];
   eachRow(data, side, selection, (row) => {
@@ -256,14 +260,16 @@ export function commutes(data, side, selection, column, kmPerUnit) {
     jobs += n;
     const [home, work] = [data.home[row], data.work[row]];
     if (!isPlaced(data, row)) {
-      for (const unit of new Set([home, work])) {
-        if (!data.isExternal[unit]) continue;
-        const zone = externalZones.get(unit) ?? { live: 0, work: 0, jobs: 0 };
-        if (unit === home) zone.live += n;
-        if (unit === work) zone.work += n;
+      const zones = new Set([home, work].filter((unit) => data.isExternal[unit]));
+      const minor = [...zones].filter((unit) => !data.externalZones.get(unit).main);
+      const count = (zone, units) => {
+        if (units.includes(home)) zone.live += n;
+        if (units.includes(work)) zone.work += n;
         zone.jobs += n;
-        externalZones.set(unit, zone);
-      }
+        return zone;
+      };
+      for (const unit of zones) externalZones.set(unit, count(externalZones.get(unit) ?? { live: 0, work: 0, jobs: 0 }, [unit]));
+      if (minor.length) count(elsewhere, minor);
       return;
     }
     // As seen from the selection; of who stays in it, from work.
@@ -283,7 +289,7 @@ export function commutes(data, side, selection, column, kmPerUnit) {
     rose[directionOf(latitude[from], longitude[from], latitude[to], longitude[to])][distance] += n;
   });
   const [mean, median] = [sum / placed, medianOf(steps, placed)];
-  return { jobs, placed, externalZones, mean, median, classes, rose, noDirection, inOne };
+  return { jobs, placed, externalZones, elsewhere, mean, median, classes, rose, noDirection, inOne };
 }
 
 function medianOf(steps, n) {

@@ -15,25 +15,20 @@ export class FileError extends Error {}
  * `middle` is a longitude of the region: the file's longitudes are turned to be less than 180 degrees from it, as
  * those of the page are.
  */
-function ringsOfGeojson(words, middle) {
+function ringsOfGeojson(text, middle) {
   let content;
   try {
-    content = JSON.parse(words);
+    content = JSON.parse(text);
   } catch {
     throw new FileError(say("not_json"));
   }
-  const crs = JSON.stringify(content?.crs ?? "");
-  if (content?.crs && !/CRS84|4326|4269/.test(crs)) {
+  const { crs } = content ?? {};
+  const names = [crs, crs?.name, crs?.properties?.name, crs?.properties?.code];
+  const words = names.filter((name) => ["string", "number"].includes(typeof name)).join(" ");
+  if (crs && !/CRS84|4326|4269/.test(words)) {
     throw new FileError(say("wrong_system"));
   }
   const rings = [];
-  const visit = (part) => {
-    if (part?.type === "FeatureCollection" && Array.isArray(part.features)) part.features.forEach(visit);
-    else if (part?.type === "Feature") visit(part.geometry);
-    else if (part?.type === "GeometryCollection" && Array.isArray(part.geometries)) part.geometries.forEach(visit);
-    else if (part?.type === "Polygon") add(part.coordinates);
-    else if (part?.type === "MultiPolygon" && Array.isArray(part.coordinates)) part.coordinates.forEach(add);
-  };
   const add = (polygon) => {
     const isPlace = (place) => Array.isArray(place) && place.slice(0, 2).length === 2 && place.slice(0, 2).every(Number.isFinite);
     const isRing = (ring) => Array.isArray(ring) && ring.length > 3 && ring.every(isPlace);
@@ -45,7 +40,16 @@ function ringsOfGeojson(words, middle) {
     }
     rings.push(...polygon.map((ring) => ring.map(([x, y]) => [x - 360 * Math.floor((x - middle + 180) / 360), y])));
   };
-  visit(content);
+  // However deep they lie in each other: a list of what is open, as calls of calls have an end.
+  const open = [content];
+  while (open.length) {
+    const part = open.pop();
+    const inside = part?.type === "FeatureCollection" ? part.features : part?.type === "GeometryCollection" ? part.geometries : null;
+    if (Array.isArray(inside)) for (let at = inside.length - 1; at >= 0; at--) open.push(inside[at]);
+    else if (part?.type === "Feature") open.push(part.geometry);
+    else if (part?.type === "Polygon") add(part.coordinates);
+    else if (part?.type === "MultiPolygon" && Array.isArray(part.coordinates)) part.coordinates.forEach(add);
+  }
   if (!rings.length) throw new FileError(say("no_polygon"));
   return rings;
 }

@@ -2,7 +2,7 @@
 
 import { addressOf, needsMore, readAddress } from "./address.js";
 import { MOST_TOGETHER, clusteredFlows } from "./clusters.js";
-import { differencesOf, readOtherMap, showComparison, showOther, wholeRegion } from "./compare.js";
+import { differencesOf, fetchOtherMap, publishedMaps, readOtherMap, showComparison, showOther, wholeRegion } from "./compare.js";
 import { EVERYBODY, inMegabytes, isBeside, readBackdrop, readData, setDraws, sizeOf, unpack, wholeSize } from "./data.js";
 import { byId, text, wantsMore } from "./dom.js";
 import {
@@ -20,7 +20,7 @@ import { balanceDraws, commuteDraws, partnerDraws, shareDraws, zoneIntervals } f
 import { balanceOf, commutes, flowsOf, mapped, partnersOf, sumsOf, totalsOf } from "./flows.js";
 import { FileError } from "./geojson.js";
 import { Later } from "./later.js";
-import { MapView } from "./mapview.js";
+import { MapView, isSmall } from "./mapview.js";
 import {
   countedWords,
   fillChoices,
@@ -40,7 +40,7 @@ import {
   zonesOfWork,
 } from "./panel.js";
 import { say } from "./phrases.js";
-import { areaCode, areaName, capital } from "./places.js";
+import { areaCode, capital, endName, isElsewhere, standingFor } from "./places.js";
 import { UNITS, bracketed, classBreaks, differenceBreaks, fromSlider, isUneven, toSlider } from "./scale.js";
 import { SearchField } from "./search.js";
 import { partKey, partOfKey, selectionCode, selectionName, selectionOf } from "./selection.js";
@@ -131,13 +131,16 @@ function choose(selection) {
   field.clear();
   tools.stop();
   render();
+  byId("chosen").scrollIntoView({ block: "nearest" });
   if (selection && view) view.reveal(selection);
   // Where the button that was pressed is no longer there, keys go on from what it chose.
   if (document.activeElement === document.body) byId("chosen").focus();
 }
 
-/** Whether colours are per square kilometre: as the reader wants, or else where areas differ much in size. */
-const isDense = () => state.level.area !== null && (state.density ?? isUneven(state.level));
+/** Whether colours can be per square kilometre: where an area is chosen, readers ask how many, and not how densely. */
+const canBeDense = () => state.level.area !== null && !state.selection;
+/** Whether they are: as the reader wants, or else where areas differ much in size. */
+const isDense = () => canBeDense() && (state.density ?? isUneven(state.level));
 
 /** Keep the state in the address; as a step that Back and Undo return from, or in place of the one before. */
 function remember() {
@@ -208,18 +211,20 @@ const tell = {
   area(unit) {
     const { level, column, side, selection } = state;
     const box = text("div", "");
-    box.append(text("strong", areaName(level, unit)), text("div", areaCode(level, unit), "code"));
+    const together = isElsewhere(level, unit);
+    box.append(text("strong", endName(level, unit)), text("div", together ? "" : areaCode(level, unit), "code"));
+    const sum = (values) => standingFor(level, unit).reduce((total, each) => total + values[each], 0);
     if (selection) {
       const { values, between } = shown;
       const [come, leave] = between ? [between.come, between.leave] : [values, values];
       const { values: own, come: comeEnds = own, leave: leaveEnds = own } = shown.intervals;
-      const number = (n, ends) => ({ n: n[unit], interval: bracketed(ends?.(unit)) });
+      const number = (n, ends) => ({ n: sum(n), interval: together ? "" : bracketed(ends?.(unit)) });
       if (side !== "home") box.append(text("div", say("chosen_live_here", number(come, comeEnds))));
       if (side !== "work") box.append(text("div", say("chosen_work_here", number(leave, leaveEnds))));
     }
-    const jobs = (place) => shown.totals[place](level, column)[unit];
+    const jobs = (place) => sum(shown.totals[place](level, column));
     shown.residents ??= partnerDraws(data, "home", null, level, column).values ?? [];
-    const ends = data.draws?.ends(shown.residents[unit]);
+    const ends = together ? null : data.draws?.ends(shown.residents[unit]);
     box.append(text("div", say("workers_here", { n: jobs("home"), interval: bracketed(ends) })), text("div", say("jobs_here", { n: jobs("work") })));
     return counted(box);
   },
@@ -231,11 +236,11 @@ const tell = {
       const own = unit === null || unit === undefined;
       if (!own && cells) {
         const { unit: largest, n: all } = cells[unit];
-        const area = areaName(level, largest);
+        const area = endName(level, largest);
         return text("div", words(all > 1 ? say("and_near", { area, n: all - 1 }) : area));
       }
-      const line = text("div", words(own ? selectionName(selection, data.finest) : areaName(level, unit)));
-      line.append(text("span", own ? selectionCode(selection) : areaCode(level, unit), "code"));
+      const line = text("div", words(own ? selectionName(selection, data.finest) : endName(level, unit)));
+      line.append(text("span", own ? selectionCode(selection) : isElsewhere(level, unit) ? "" : areaCode(level, unit), "code"));
       return line;
     };
     const box = text("div", "");
@@ -248,13 +253,21 @@ const tell = {
 };
 
 const pick = (level, unit, event) => choosePart({ kind: "area", level, unit }, wantsMore(event));
+/** The same on the map, where a circle may stand for several zones: the table has each of them. */
+function pickOnMap(unit, event) {
+  if (!isElsewhere(state.level, unit)) return pick(state.level, unit, event);
+  byId("external-zones-others").open = true;
+  byId("external-zones").scrollIntoView();
+}
 
 const field = new SearchField(data, choosePart, readWhole);
 let view = null;
 try {
-  view = new MapView(data, backdrop, (unit, event) => pick(state.level, unit, event), tell);
+  view = new MapView(data, backdrop, pickOnMap, tell);
 } catch {
-  byId("no-map").hidden = false; // the panel works without
+  // The panel works without, and the picture stays.
+  byId("no-map").hidden = false;
+  byId("opening").hidden = true;
 }
 const tools = new Tools(data, view, choosePart, readWhole);
 
@@ -281,7 +294,7 @@ function render() {
   const { values: own, ...ways } = partners;
   const endsBy = ([name, lists]) => [name, (at) => data.draws.ends(lists[at])];
   const ends = Object.fromEntries(Object.entries(between || !own ? ways : { values: own }).map(endsBy));
-  shown = { values, intervals: ends, between, compared, differences, coloured, dense, breaks, drawable, totals: { home: total("home"), work: total("work") } };
+  shown = { values, intervals: ends, partners, between, compared, differences, coloured, dense, breaks, drawable, totals: { home: total("home"), work: total("work") } };
 
   const of = [side, column, unit.id, selection?.key].join(" ");
   if (found.of !== of) {
@@ -310,7 +323,7 @@ function render() {
   showCommutes(found, unit, data);
   showLegend(state, shown, data.meta.drawn_around_centroids);
   showNoise(level);
-  byId("density").closest("label").hidden = byId("density-rule").hidden = level.area === null;
+  byId("density").closest("label").hidden = byId("density-rule").hidden = !canBeDense();
   const ofFlows = [side, column, level.id, selection?.key].join(" ");
   if (sliderOf !== ofFlows) {
     sliderOf = ofFlows;
@@ -327,6 +340,14 @@ function render() {
 
 function renderFlows() {
   const { flows } = shown.drawable;
+  // Lines would hide the classes of differences, and are of this release alone.
+  byId("flows").hidden = byId("save-flows").disabled = shown.differences;
+  if (shown.differences) {
+    Object.assign(shown, { drawn: flows.first(0), cells: null, endsOfLines: null });
+    showFlowLegend(state, [], 1);
+    view?.showFlows([], { selection: state.selection, level: state.level, cells: null, largest: 1, arrowed: false });
+    return;
+  }
   const largest = flows.jobs[0] ?? 1;
   const threshold = fromSlider(byId("threshold").value, largest);
   const chosen = flows.atLeast(threshold);
@@ -361,6 +382,18 @@ function setTheme(theme) {
   if (!shown) return;
   view?.paint();
   showLegend(state, shown, data.meta.drawn_around_centroids);
+}
+
+/** Show another map beside this one, once it has been read. */
+async function layBeside(name, read) {
+  try {
+    otherMap = await read();
+    tools.say("");
+    render();
+  } catch (error) {
+    if (!(error instanceof FileError)) throw error;
+    tools.say(`${name}: ${error.message}`, true);
+  }
 }
 
 function listen() {
@@ -416,14 +449,21 @@ function listen() {
     const [file] = event.target.files;
     event.target.value = "";
     if (!file) return;
-    try {
-      otherMap = await readOtherMap(file);
-      tools.say("");
-      render();
-    } catch (error) {
-      if (!(error instanceof FileError)) throw error;
-      tools.say(`${file.name}: ${error.message}`, true);
-    }
+    await layBeside(file.name, async () => readOtherMap(await file.text()));
+  });
+  const published = byId("published");
+  byId("several").addEventListener("toggle", async () => {
+    if (!published.dataset.list || published.options.length > 1) return;
+    const versions = await publishedMaps(published.dataset.list);
+    published.append(...versions.map(({ title, address }) => new Option(title, address)));
+    published.closest("label").hidden = !versions.length;
+  });
+  published.addEventListener("change", async () => {
+    const { value, text: title } = published.selectedOptions[0];
+    published.value = "";
+    if (!value) return;
+    tools.say(say("fetching", { title }));
+    await layBeside(title, () => fetchOtherMap(value));
   });
   byId("end-other").addEventListener("click", () => {
     otherMap = null;
@@ -444,11 +484,6 @@ function listen() {
   };
   Object.entries(downloads).forEach(([id, work]) => byId(id).addEventListener("click", work));
   byId("save-png").hidden = !view;
-  byId("report").addEventListener("click", () => {
-    document.body.classList.add("report");
-    window.print();
-  });
-  window.addEventListener("afterprint", () => document.body.classList.remove("report"));
   byId("undo").addEventListener("click", () => history.back());
   byId("link").addEventListener("click", async () => {
     keep();
@@ -475,14 +510,36 @@ function listen() {
     themeChosen = true;
     setTheme(theme() === "dark" ? "light" : "dark");
   });
-  // Paper is white. These come before the map's own listeners, which draw it for the paper.
+  // Paper is white, and has the whole legend: what is copied to it is drawn so first.
   let onScreen = null;
-  window.addEventListener("beforeprint", () => {
-    onScreen = theme();
+  const toPaper = () => {
+    if (onScreen) return;
+    onScreen = { theme: theme(), legend: byId("legend").open };
+    byId("legend").open = true;
     setTheme("light");
+    view?.toPaper();
+  };
+  const fromPaper = () => {
+    if (!onScreen) return;
+    view?.fromPaper();
+    setTheme(onScreen.theme);
+    byId("legend").open = onScreen.legend;
+    onScreen = null;
+    document.body.classList.remove("report");
+  };
+  const print = async () => {
+    toPaper();
+    await view?.whenDrawn();
+    view?.copyToPaper();
+    window.print();
+  };
+  window.addEventListener("beforeprint", toPaper);
+  window.addEventListener("afterprint", fromPaper);
+  byId("print").addEventListener("click", print);
+  byId("report").addEventListener("click", () => {
+    document.body.classList.add("report");
+    print();
   });
-  window.addEventListener("afterprint", () => setTheme(onScreen));
-  byId("print").addEventListener("click", () => window.print());
   byId("fold").addEventListener("click", () => {
     const folded = document.body.classList.toggle("folded");
     byId("fold").setAttribute("aria-expanded", !folded);
@@ -503,7 +560,7 @@ function listen() {
 const openIntervals = () => intervals.get(openIntervals);
 
 fillChoices(data);
-byId("legend").open = window.innerWidth > 800; // on a small screen it would hide the map
+byId("legend").open = !isSmall(); // it would hide the map
 byId("level").value = state.level.id;
 setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 await view?.ready;
@@ -516,6 +573,7 @@ if (more || !(await follow(link))) {
 }
 if (more) clearTimeout(waitingToKeep); // the link stays in the address until it is followed
 await view?.whenDrawn();
+if (view) byId("still").remove();
 // For whoever waits for the page: milliseconds from its opening until it is drawn, and answers.
 document.documentElement.dataset.ready = String(Math.round(performance.now()));
 if (more) await follow(link);

@@ -7,7 +7,7 @@ import { byId, text } from "./dom.js";
 import { totalsOf } from "./flows.js";
 import { labelFeatures } from "./labels.js";
 import { say } from "./phrases.js";
-import { RADIANS, areaName, extentOf, placeOf } from "./places.js";
+import { MOST_ZOOM, RADIANS, areaName, extentOf, isElsewhere, placeOf, standingFor, standsFor } from "./places.js";
 import { classOf, colour, differenceColour, largestInside, lineWidth, rampColours } from "./scale.js";
 
 const NOTHING = { type: "FeatureCollection", features: [] };
@@ -20,19 +20,28 @@ export function pointFeature(level, unit, properties = {}) {
 
 const hasShape = (level, unit) => level.shapes?.features.some(({ id }) => id === unit) ?? false;
 
-/** External zones of a level as points on their ring, each with the side on which its name has room. */
-function zoneFeatures(data, level) {
+/** Whether the map has no room for names beside the region. */
+const isNarrow = () => byId("map").clientWidth <= 650;
+/** Whether the map lies above the panel, and its legend is closed, as the style sheet has it. */
+export const isSmall = () => window.innerWidth <= 800;
+
+const zoneName = (level, unit) => (isElsewhere(level, unit) ? say("elsewhere_short") : areaName(level, unit));
+
+/** Some external zones of a level as points on their ring, each with the side on which its name has room. */
+function zoneFeatures(data, level, units) {
   const places = [...level.externalZones.keys()].map((unit) => placeOf(level, unit));
   const ends = (axis) => [Math.min(...places.map((place) => place[axis])), Math.max(...places.map((place) => place[axis]))];
   const [[west, east], [south, north]] = [ends(0), ends(1)];
   const [homes, works] = ["home", "work"].map((place) => totalsOf(data, place, level, EVERYBODY));
-  const features = [...level.externalZones.keys()].map((unit) => {
+  const features = units.map((unit) => {
     const [x, y] = placeOf(level, unit);
     const [right, top] = [(2 * x - west - east) / (east - west || 1), (2 * y - south - north) / (north - south || 1)];
-    const anchor = Math.abs(right) >= Math.abs(top) * 0.98 ? (right < 0 ? "right" : "left") : top < 0 ? "top" : "bottom";
-    return pointFeature(level, unit, { name: areaName(level, unit), anchor, jobs: homes[unit] + works[unit] });
+    const beside = Math.abs(right) >= Math.abs(top) * 0.98 && !isNarrow();
+    const anchor = beside ? (right < 0 ? "right" : "left") : top < 0 ? "top" : "bottom";
+    const jobs = standingFor(level, unit).reduce((sum, each) => sum + homes[each] + works[each], 0);
+    return pointFeature(level, unit, { name: zoneName(level, unit), anchor, jobs });
   });
-  return { type: "FeatureCollection", features };
+  return features;
 }
 
 /** A name as an image: fonts of the map's library would have to be fetched. */
@@ -77,12 +86,11 @@ function arrowImage() {
   return context.getImageData(0, 0, 32, 32);
 }
 
-/** Room for the legend, and for the names of external zones, where there is room. */
-function paddingOf(data) {
-  const legend = window.innerWidth > 800 ? 248 : 30;
+/** Room for the legend, of this width, and for the names of external zones, where there is room. */
+function paddingOf(data, legend = isSmall() ? 30 : 248) {
   const zones = data.externalZones.size > 0;
-  const [names, lines] = [zones && byId("map").clientWidth > 700 ? 50 : 0, zones ? 14 : 0];
-  return { top: 24 + lines, bottom: 34 + lines, left: legend + names, right: 60 + names };
+  const [names, lines] = [!zones ? 0 : !isNarrow() ? 50 : isSmall() ? 18 : 0, zones ? 14 : 0];
+  return { top: (isSmall() ? 52 : 24) + lines, bottom: 34 + lines, left: legend + names, right: 60 + names };
 }
 
 /** What always stands on the map, as markup, which the library takes it for. */
@@ -112,7 +120,7 @@ export class MapView {
       attributionControl: false,
       maxPitch: 0,
       boxZoom: false, // a click with Shift adds to what is chosen
-      maxZoom: 16,
+      maxZoom: MOST_ZOOM,
       fadeDuration: 0,
       // Without it browsers print an empty map.
       canvasContextAttributes: { preserveDrawingBuffer: true },
@@ -155,7 +163,7 @@ export class MapView {
     map.addLayer({ id: "borders", type: "line", source: "borders" });
     map.addLayer(this.circles);
     map.addLayer({ id: "zone", type: "circle", source: "zones" });
-    const sorted = { "line-cap": "round", "line-sort-key": jobs };
+    const sorted = { "line-cap": "round", "line-sort-key": ["get", "order"] };
     map.addLayer({ id: "casing", type: "line", source: "flows", layout: sorted });
     map.addLayer({ id: "flow", type: "line", source: "flows", layout: sorted });
     map.addImage("arrow", arrowImage(), { sdf: true, pixelRatio: 2 });
@@ -170,7 +178,7 @@ export class MapView {
         "icon-rotation-alignment": "map",
         "icon-allow-overlap": true,
         "icon-ignore-placement": true,
-        "symbol-sort-key": jobs,
+        "symbol-sort-key": ["get", "order"],
       },
     });
     map.addLayer({
@@ -197,7 +205,7 @@ export class MapView {
       layout: {
         "icon-image": ["concat", "label ", ["get", "name"]],
         "icon-padding": 3,
-        "symbol-sort-key": ["-", ["get", "jobs"]], // where there is room for one, the name of the larger
+        "symbol-sort-key": ["get", "order"], // where there is room for one, the first
       },
     });
     map.addLayer({ id: "chosen-halo", type: "line", source: "selected", filter: polygons });
@@ -242,7 +250,11 @@ export class MapView {
         this.paint();
       }),
     );
-    this.#fitPaper();
+    // Printing waits for no frame, so what it shows is a copy of the map and not the map.
+    this.paper = document.createElement("canvas");
+    this.paper.id = "paper";
+    this.paper.ariaHidden = "true";
+    map.getContainer().append(this.paper);
   }
 
   /** Take data with more levels. */
@@ -259,32 +271,41 @@ export class MapView {
     });
   }
 
-  /** Show the same part of the map on paper, which has another shape than the window. */
-  #fitPaper() {
+  /** What is seen beside the legend and the names of zones: all that can be drawn, where all of it is. */
+  #seen() {
     const { map } = this;
-    // Printing waits for no frame, so what it shows is a copy of the map and not the map.
-    const paper = document.createElement("canvas");
-    paper.id = "paper";
-    paper.ariaHidden = "true";
-    map.getContainer().append(paper);
-    let before = null;
-    const redraw = (printing) => {
-      document.body.classList.toggle("printing", printing);
-      map.resize();
-    };
-    window.addEventListener("beforeprint", () => {
-      before = { center: map.getCenter(), zoom: map.getZoom(), bearing: map.getBearing() };
-      const bounds = map.getBounds();
-      redraw(true);
-      map.fitBounds(bounds, { animate: false }).redraw();
-      const drawn = map.getCanvas();
-      [paper.width, paper.height] = [drawn.width, drawn.height];
-      paper.getContext("2d").drawImage(drawn, 0, 0);
-    });
-    window.addEventListener("afterprint", () => {
-      redraw(false);
-      map.jumpTo(before).redraw();
-    });
+    const [extent, { top, bottom, left, right }] = [extentOf(this.data), paddingOf(this.data)];
+    if (extent.every((corner) => map.getBounds().contains(corner))) return extent;
+    const { clientWidth, clientHeight } = map.getContainer();
+    const corners = [[left, clientHeight - bottom], [clientWidth - right, top]].map((corner) => map.unproject(corner));
+    return new maplibregl.LngLatBounds(...corners);
+  }
+
+  /** Draw the map for paper, which has another shape than the window, in the colours of now. */
+  toPaper() {
+    const { map } = this;
+    this.onScreen = this.camera;
+    const bounds = this.#seen();
+    document.body.classList.add("printing");
+    map.resize();
+    map.fitBounds(bounds, { animate: false, padding: paddingOf(this.data, byId("legend").offsetWidth) });
+    this.copyToPaper();
+    // Paper is as wide as it happens to be: the bar of the scale has its part of it.
+    const bar = map.getContainer().querySelector(".maplibregl-ctrl-scale");
+    bar.style.width = `${(100 * bar.offsetWidth) / map.getContainer().clientWidth}%`;
+  }
+
+  /** What has been drawn by now is on the paper; tiles that the window did not show come after some frames. */
+  copyToPaper() {
+    const [drawn, { paper }] = [this.map.redraw().getCanvas(), this];
+    [paper.width, paper.height] = [drawn.width, drawn.height];
+    paper.getContext("2d").drawImage(drawn, 0, 0);
+  }
+
+  fromPaper() {
+    document.body.classList.remove("printing");
+    this.map.resize();
+    this.map.jumpTo(this.onScreen).redraw();
   }
 
   /**
@@ -300,7 +321,6 @@ export class MapView {
       // Borders of the next coarser level that has shapes help to find one's way.
       const coarser = this.data.levels.slice(0, this.data.levels.indexOf(level)).findLast((l) => l.shapes);
       map.getSource("borders").setData(coarser?.shapes ?? NOTHING);
-      map.getSource("zones").setData(zoneFeatures(this.data, level));
       this.drawn = level;
     }
     this.areas = { values, breaks, dense, differences };
@@ -326,14 +346,15 @@ export class MapView {
       this.map.setFeatureState({ source: "areas", id }, { colour: fillOf(values[id]) });
     }
     for (const unit of drawn.externalZones.keys()) {
-      const fill = dense ? "transparent" : fillOf(values[unit]);
-      this.map.setFeatureState({ source: "zones", id: unit }, { colour: fill });
+      const all = standingFor(drawn, unit).reduce((sum, each) => sum + values[each], 0);
+      this.map.setFeatureState({ source: "zones", id: unit }, { colour: dense ? "transparent" : fillOf(all) });
     }
   }
 
   #setImage(id, image) {
-    if (this.map.hasImage(id)) this.map.removeImage(id);
-    this.map.addImage(id, image, { pixelRatio: 2 });
+    // In place of another it is in the next frame; of one that was taken away and added, tiles are made anew.
+    if (this.map.hasImage(id)) this.map.updateImage(id, image);
+    else this.map.addImage(id, image, { pixelRatio: 2 });
   }
 
   showBackdrop(shown) {
@@ -348,9 +369,9 @@ export class MapView {
   #paintNames() {
     if (this.named === colour("ink")) return;
     this.named = colour("ink");
-    for (const unit of this.data.externalZones.keys()) {
-      const name = areaName(this.data.finest, unit);
-      this.#setImage(`zone ${name}`, nameImage(name));
+    for (const level of this.data.levels) {
+      const names = [...level.externalZones.keys()].map((unit) => zoneName(level, standsFor(level, unit)));
+      new Set(names).forEach((name) => this.#setImage(`zone ${name}`, nameImage(name)));
     }
     this.labels.forEach(({ properties: { name } }) => this.#setImage(`label ${name}`, nameImage(name, 22)));
   }
@@ -362,14 +383,21 @@ export class MapView {
    */
   showFlows(flows, { selection, level, cells, largest, arrowed }) {
     const own = selection?.place;
-    const isZone = (unit) => level.externalZones.has(cells && unit !== null ? cells[unit].unit : unit);
+    const unitOf = (end) => (cells && end !== null ? cells[end].unit : end);
+    const zonesOf = ({ home, work }) => [home, work].map(unitOf).filter((unit) => level.externalZones.has(unit));
     // Of many lines that cross each other the small ones are faint.
-    const weightOf = ({ home, jobs }) => (cells ? 0.2 + 0.8 * (jobs / largest) ** 0.5 : selection || !isZone(home) ? 1 : 0.35);
+    const weightOf = (flow) => (cells ? 0.2 + 0.8 * (flow.jobs / largest) ** 0.5 : selection || !zonesOf(flow).length ? 1 : 0.35);
+    // External zones that no line goes to or comes from are not drawn, unless they are chosen.
+    const { over = [] } = selection?.cover(level) ?? {};
+    const wanted = (unit) => over[unit] || this.areas.differences; // these have classes, and no lines
+    const others = [...level.externalZones.keys()].filter(wanted).map((unit) => standsFor(level, unit));
+    this.#set("zones", zoneFeatures(this.data, level, [...new Set([...flows.flatMap(zonesOf), ...others])]));
     const end = (unit) => (unit === null ? own : (cells?.[unit].place ?? placeOf(level, unit)));
+    const share = ({ jobs }) => jobs / largest;
     const features = flows.map((flow) => ({
       type: "Feature",
-      // Those from external zones lie over all others, unless they are what was asked for.
-      properties: { ...flow, width: flow.jobs / largest, weight: weightOf(flow) },
+      // Those between areas inside lie over those of external zones, and the larger over the smaller.
+      properties: { ...flow, width: share(flow), order: share(flow) + (zonesOf(flow).length ? 0 : 1), weight: weightOf(flow) },
       geometry: { type: "LineString", coordinates: bow(end(flow.home), end(flow.work)) },
     }));
     const both = arrowed ? features : [];
@@ -420,16 +448,14 @@ export class MapView {
     this.#set("drawing", corners.length > 1 ? [line, ...points] : points);
   }
 
-  /** What part of the map is seen, as text: latitude, longitude, zoom, and which way is up where it is not north. */
+  /** What part of the map is seen. */
   get camera() {
     const { lng, lat } = this.map.getCenter();
-    const turn = this.map.getBearing();
-    return [lat.toFixed(4), lng.toFixed(4), this.map.getZoom().toFixed(2), ...(turn ? [turn.toFixed(0)] : [])].join(",");
+    return { center: [lng, lat], zoom: this.map.getZoom(), bearing: this.map.getBearing() };
   }
 
-  setCamera(words) {
-    const [lat, lng, zoom, bearing = 0] = words.split(",").map(Number);
-    if ([lat, lng, zoom, bearing].every(Number.isFinite)) this.map.jumpTo({ center: [lng, lat], zoom, bearing });
+  setCamera(camera) {
+    this.map.jumpTo(camera);
   }
 
   setUnit(unit) {

@@ -6,7 +6,7 @@ import { byId, tableRow, text } from "./dom.js";
 import { commuteTable } from "./draws.js";
 import { balanceOf } from "./flows.js";
 import { say, sentences, whole } from "./phrases.js";
-import { areaName, capital, readable } from "./places.js";
+import { areaName, capital, endName, readable } from "./places.js";
 import {
   between,
   bracketed,
@@ -315,16 +315,22 @@ export function showExternalZones(found, data, intervalOf, choose) {
   byId("external-zones").hidden = beyond.length === 0;
   byId("external-zones-title").textContent = ends.length ? say("zones_title", { which: ends.join(" or ") }) : "";
   byId("external-zones-work").hidden = !ends.includes("work");
-  byId("external-zones-table").replaceChildren(
-    tableRow("th", [say("zone_head"), ...ends.map((end) => (end === "live" ? say("residents") : say("jobs_head"))), say("share_head")]),
-    ...beyond.map(([finest, zone]) => {
-      const unit = level.unitOf[finest];
-      const row = tableRow("td", ["", ...ends.map(() => ""), share(zone.jobs, found.jobs)]);
-      ends.forEach((end, at) => row.children[1 + at].append(...numberWith(zone[end], intervalOf[end](unit))));
-      row.cells[0].append(areaButton(level, unit, areaName(level, unit), (event) => choose(unit, event)));
-      return row;
-    }),
-  );
+  const head = () => tableRow("th", [say("zone_head"), ...ends.map((end) => (end === "live" ? say("residents") : say("jobs_head"))), say("share_head")]);
+  const row = (zone, units, name) => {
+    const made = tableRow("td", ["", ...ends.map(() => ""), share(zone.jobs, found.jobs)]);
+    ends.forEach((end, at) => made.children[1 + at].append(...numberWith(zone[end], intervalOf[end](units))));
+    made.cells[0].append(name);
+    return made;
+  };
+  const rowOf = ([finest, zone]) => {
+    const unit = level.unitOf[finest];
+    return row(zone, [unit], areaButton(level, unit, areaName(level, unit), (event) => choose(unit, event)));
+  };
+  const [main, others] = [true, false].map((wanted) => beyond.filter(([finest]) => data.externalZones.get(finest).main === wanted));
+  const together = others.length ? [row(found.elsewhere, level.elsewhere, endName(level, level.elsewhere[0]))] : [];
+  byId("external-zones-table").replaceChildren(head(), ...main.map(rowOf), ...together);
+  byId("external-zones-others").hidden = !others.length;
+  byId("external-zones-others-table").replaceChildren(head(), ...others.map(rowOf));
 }
 
 /** The areas of a level that overlap the selection: itself, or larger ones. */
@@ -391,6 +397,7 @@ export function showLegend(state, { coloured, dense, breaks, differences }, draw
   byId("legend-classes").replaceChildren(...entries.reverse(), entry(colour("land"), differences ? say("no_difference") : say("none")));
   byId("legend-circles").hidden = Boolean(level.shapes);
   byId("legend-chosen").hidden = !selection;
+  byId("legend-border").hidden = !selection?.parts.some(({ kind }) => kind === "layer");
   byId("legend-zones").hidden = !level.externalZones.size;
   byId("legend-zones-dense").hidden = !dense;
   byId("legend-cells").hidden = !(level.shapes && drawnAround);

@@ -14,6 +14,13 @@ export function readable(level, code) {
   return level.groups.map((length) => code.slice(at, (at += length))).join("\u00a0");
 }
 
+/** The unit that stands for a unit on the map: for all external zones elsewhere the first of them. */
+export const standsFor = ({ externalZones, elsewhere }, unit) => (externalZones.get(unit)?.main === false ? elsewhere[0] : unit);
+/** Which units it stands for: itself, or all zones elsewhere. */
+export const standingFor = ({ elsewhere }, unit) => (unit === elsewhere[0] ? elsewhere : [unit]);
+/** Whether what stands for a unit on the map stands for others too. */
+export const isElsewhere = (level, unit) => standingFor(level, unit).length > 1;
+
 export const capital = (words) => words.charAt(0).toUpperCase() + words.slice(1);
 const codeWords = (level, unit) => `${capital(level.one)} ${readable(level, level.codes[unit])}`;
 const zoneWords = ({ code }) => say("external_zone_code", { code });
@@ -23,6 +30,9 @@ export function areaName(level, unit) {
   if (zone) return zone.name === zone.code ? zoneWords(zone) : zone.name;
   return level.names[unit] ?? codeWords(level, unit);
 }
+/** What the end of a line is called. */
+export const endName = (level, unit) =>
+  isElsewhere(level, unit) ? say("elsewhere", { n: level.elsewhere.length }) : areaName(level, unit);
 /** The code that stands beside a name. */
 export function areaCode(level, unit) {
   const zone = level.externalZones.get(unit);
@@ -31,6 +41,7 @@ export function areaCode(level, unit) {
 }
 
 export const RADIANS = Math.PI / 180;
+export const MOST_ZOOM = 16; // of the map
 // WGS84
 export const EQUATOR_KM = 6378.137;
 const FLATTENING = 1 / 298.257223563;

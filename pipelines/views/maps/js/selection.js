@@ -109,7 +109,7 @@ export function partOfKey(data, key) {
     const unit = level.codes.indexOf(rest);
     return unit < 0 ? null : { kind: level.areaOf ? "layer" : "area", level, unit };
   }
-  const good = (ring) => ring.every((place) => place.length === 2 && place.every(Number.isFinite));
+  const good = (ring) => ring.every((place) => place.length === 2 && Math.abs(place[0]) <= 360 && Math.abs(place[1]) <= 90);
   if (kind === "outline") {
     const rings = rest.split(";").map(places);
     return rings.every((ring) => ring.length > 2 && good(ring)) ? { kind, rings } : null;
@@ -189,18 +189,16 @@ export class Selection {
   /** The outlines of its parts, where they have any. */
   shapes() {
     return this.parts.flatMap((part) => {
-      if (part.kind === "area") {
-        return part.level.shapes?.features.filter(({ id }) => id === part.unit) ?? [];
-      }
+      if (isArea(part)) return part.level.shapes?.features.filter(({ id }) => id === part.unit) ?? [];
       const rings = part.kind === "circle" ? [ringAround(part.at, part.km)] : (part.rings ?? []);
       const polygons = rings.map((ring) => [[...ring, ring[0]]]);
       return polygons.length ? [{ type: "Feature", properties: {}, geometry: { type: "MultiPolygon", coordinates: polygons } }] : [];
     });
   }
 
-  /** Units of a level, or finest ones where the level says nothing of a part, that are drawn as points. */
+  /** The finest units of parts of which nobody knows a border: of a file whose link this is, which has only these. */
   dots() {
-    const parts = this.parts.filter((part) => part.kind !== "area");
+    const parts = this.parts.filter(({ kind, level, rings }) => (kind === "layer" ? !level.shapes : rings?.length === 0));
     return [...new Set(parts.flatMap((part) => unitsOf(this.data, part)))];
   }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from helpers import edit_json
+import pipelines
+from helpers import edit_json, same_key
 from pipelines import PosteriorDraws, Release, open_release
 from pipelines.release.accuracy import ACCURACY_FILE
 from pipelines.release.names import NAME_FILE
@@ -133,3 +135,27 @@ def without_draws(file: Path) -> Path:
     assert '"draws":{"n":' in text
     file.write_text(text.replace('"draws":{"n":', '"none":{"n":'), encoding="utf-8")
     return file
+
+
+SCATTERED = {"25": 40, "09": 24, "36": 16, "23": 9, "33": 6, "50": 5}  # states, and their shares of 100
+
+
+@pytest.fixture(scope="session")
+def scattered(
+    config_text: Callable[..., str],
+    zones: dict[str, Any],
+    clean_source: object,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Release:
+    """A release with six external zones, and shapes of its tracts."""
+    folder = tmp_path_factory.mktemp("scattered")
+    aux = pd.read_csv(zones["jobs.aux"], dtype=dict.fromkeys(["w_geocode", "h_geocode", "createdate"], "str"))
+    states = np.repeat(list(SCATTERED), list(SCATTERED.values()))[np.arange(len(aux)) * 37 % 100]
+    aux["h_geocode"] = states + aux["h_geocode"].str[2:]
+    aux.to_csv(folder / "aux.csv.gz", index=False)
+    change = zones | {"jobs.aux": folder / "aux.csv.gz", "geography.external_zones": sorted(SCATTERED)}
+    path = folder / "scattered.toml"
+    path.write_text(config_text(change), encoding="utf-8")
+    release = pipelines.run(pipelines.load_config(path), key=same_key())
+    write_tracts(release.public)
+    return open_release(release.public)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import geopandas as gpd
 import numpy as np
 import pandas as pd
 
@@ -247,3 +248,24 @@ def mean_km(rows: pd.DataFrame) -> float:
 def median_km(rows: pd.DataFrame) -> float:
     placed = rows.dropna().sort_values("km")
     return float(placed["km"].iloc[np.searchsorted(placed["jobs"].cumsum(), placed["jobs"].sum() / 2)])
+
+
+def tract_shapes(release: Release) -> gpd.GeoSeries:
+    """By code; plane, as they are drawn."""
+    shapes = gpd.read_parquet(release.public / "geo" / "trct.parquet").set_index("trct").geometry
+    return shapes.set_crs(None, allow_override=True)
+
+
+def free_point(shapes: gpd.GeoSeries, code: str) -> tuple[float, float] | None:
+    """A place that is in the shape of this code only."""
+    free = shapes[code].difference(shapes.drop(code).union_all())
+    if free.area < 0.2 * shapes[code].area:
+        return None
+    point = free.representative_point()
+    return point.x, point.y
+
+
+def bounds_of(words: str) -> tuple[int, int]:
+    """The smallest and the largest count of a class in the legend."""
+    low, _, high = words.replace(",", "").replace("none", "0").partition("–")
+    return int(low), int(high or low)

@@ -126,6 +126,43 @@ def test_a_link_that_is_not_of_this_map(browser: Any, layered_file: Path) -> Non
         assert reader.complaints == []
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "view=91,0,8",
+        "view=90,0,8",
+        "view=40,1e9,8",
+        "view=,,",
+        "view=40,-40,1e300",
+        "view=40,-40,NaN",
+        "view=__proto__",
+        "count=__proto__",
+        "count=constructor",
+        "unit=__proto__",
+        "density=__proto__",
+        "side=__proto__",
+        "chosen=__proto__",
+        "chosen=trct:__proto__",
+        "chosen=circle:89,0+1",
+        "chosen=circle:1e300,0+1",
+        "chosen=outline:-1e9,-1e9+1e9,-1e9+0,1e9",
+        "chosen=file:__proto__",
+    ],
+)
+def test_a_link_that_cannot_be(reader: Reader, words: str) -> None:
+    """Is left out, in the part that cannot be; the page shows what it showed."""
+    before = seen(reader)
+    reader.page.goto(reader.file.as_uri() + f"#level={reader.page.input_value('#level')}&{words}")
+    reader.address()
+    assert seen(reader) == before
+    assert ("1 of the areas in the link is not in this map" in reader.text("tool-words")) == (
+        "chosen" in words
+    )
+    reader.search("0")
+    reader.still()
+    assert reader.number("jobs") > 0
+
+
 def test_a_link_that_says_nothing_of_a_map(reader: Reader, browser: Any, layered_file: Path) -> None:
     before = seen(reader)
     for words in ("#search", "#level=nothing", "#%", "#level"):  # in the open page
@@ -172,3 +209,8 @@ def test_densities_are_shown_at_first_where_sizes_differ(
             reader.page.select_option("#level", "cty")
             reader.page.select_option("#level", "trct")
             assert reader.page.is_checked("#density") != dense
+            if not dense:  # by now it is ticked; of a choice, colours are numbers
+                assert "per km²" in reader.text("legend-title")
+                reader.search(layered.geography.codes("trct")[0])
+                assert "per km²" not in reader.text("legend-title")
+                assert not reader.page.is_visible("#density")

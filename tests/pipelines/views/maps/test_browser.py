@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import geopandas as gpd
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,7 +16,18 @@ from PIL import Image
 from pipelines.views.flows import add_travel
 from pipelines.views.release import Release
 
-from .map_reader import LAPTOP, PHONE, Reader, by_code, expected, mean_km, median_km
+from .map_reader import (
+    LAPTOP,
+    PHONE,
+    Reader,
+    bounds_of,
+    by_code,
+    expected,
+    free_point,
+    mean_km,
+    median_km,
+    tract_shapes,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -53,27 +63,6 @@ PAPER_COLOURS = """() => {
 
 def busiest(release: Release, side: str, level: str = "trct") -> str:
     return str(by_code(release, expected(release), side, level).index[0])
-
-
-def tract_shapes(release: Release) -> gpd.GeoSeries:
-    """By code; plane, as they are drawn."""
-    shapes = gpd.read_parquet(release.public / "geo" / "trct.parquet").set_index("trct").geometry
-    return shapes.set_crs(None, allow_override=True)
-
-
-def free_point(shapes: gpd.GeoSeries, code: str) -> tuple[float, float] | None:
-    """A place that is in the shape of this code only."""
-    free = shapes[code].difference(shapes.drop(code).union_all())
-    if free.area < 0.2 * shapes[code].area:
-        return None
-    point = free.representative_point()
-    return point.x, point.y
-
-
-def bounds_of(words: str) -> tuple[int, int]:
-    """The smallest and the largest count of a class in the legend."""
-    low, _, high = words.replace(",", "").replace("none", "0").partition("–")
-    return int(low), int(high or low)
 
 
 def density_bounds(words: str) -> tuple[float, float]:
@@ -266,10 +255,11 @@ def test_lines_go_from_home_to_work(reader: Reader, mapped: Release) -> None:
     "dense", [pytest.param(False, id="number"), pytest.param(True, id="density", marks=pytest.mark.deep)]
 )
 def test_colours_mean_what_the_legend_says(reader: Reader, mapped: Release, dense: bool) -> None:
-    """The pixels of every tract, with the flows taken away."""
+    """The pixels of every tract, with the flows taken away; of a choice they are numbers."""
     reader.page.select_option("#level", "trct")
     reader.page.set_checked("#density", dense)
-    reader.search(busiest(mapped, "work"))
+    if not dense:
+        reader.search(busiest(mapped, "work"))
     reader.page.evaluate(
         """() => {
             const { map } = document.getElementById("map");
@@ -284,7 +274,12 @@ def test_colours_mean_what_the_legend_says(reader: Reader, mapped: Release, dens
         (entry.inner_text(), entry.locator("i").evaluate("(i) => getComputedStyle(i).backgroundColor"))
         for entry in entries
     ]
-    partners = by_code(mapped, expected(mapped, work=("trct", busiest(mapped, "work"))), "home", "trct")
+    chosen = expected(mapped, work=("trct", busiest(mapped, "work")))
+    numbers = (
+        by_code(mapped, expected(mapped), "work", "trct")
+        if dense
+        else by_code(mapped, chosen, "home", "trct")
+    )
     image = Image.open(io.BytesIO(reader.page.screenshot())).convert("RGB")
     shapes = tract_shapes(mapped)
     square_km = shapes.set_crs("EPSG:4326").to_crs("EPSG:6933").area / 1e6
@@ -300,10 +295,10 @@ def test_colours_mean_what_the_legend_says(reader: Reader, mapped: Release, dens
         assert words is not None, (code, colour, legend)
         if dense:
             low, high = density_bounds(words)
-            assert low <= partners.get(code, 0) / square_km[code] <= high
+            assert low <= numbers.get(code, 0) / square_km[code] <= high
         else:
             low, high = bounds_of(words)
-            assert low <= partners.get(code, 0) <= high
+            assert low <= numbers.get(code, 0) <= high
         checked += 1
     assert checked >= 3
 
@@ -492,6 +487,24 @@ def test_it_fits_a_phone(browser: Any, map_file: Path) -> None:
         assert reader.page.evaluate("document.documentElement.scrollWidth") == 320
 
 
+@pytest.mark.parametrize("size", [PHONE, (720, 450), LAPTOP], ids=["phone", "zoom", "laptop"])
+def test_the_number_is_the_first_thing_in_view(
+    browser: Any, map_file: Path, mapped: Release, size: tuple[int, int]
+) -> None:
+    """When the page opens and after a choice, beside or below the map; its heading has the whole line."""
+    with Reader(browser, map_file, size) as reader:
+        panel = reader.page.locator("#panel").bounding_box()
+        for code in (None, busiest(mapped, "work")):
+            if code is not None:
+                reader.search(code)
+            number, heading, shown = (
+                reader.page.locator(f"#{name}").bounding_box() for name in ("jobs", "chosen", "map")
+            )
+            assert number["y"] + number["height"] <= size[1]
+            assert number["y"] >= 0 if size == LAPTOP else number["y"] >= shown["y"] + shown["height"]
+            assert heading["width"] > 0.85 * panel["width"]
+
+
 def test_paper(reader: Reader, mapped: Release, tmp_path: Path) -> None:
     reader.search(busiest(mapped, "work"))
     reader.still()
@@ -514,6 +527,8 @@ def test_without_graphics(browser: Any, map_file: Path, mapped: Release) -> None
     reader.page.add_init_script("HTMLCanvasElement.prototype.getContext = () => null")
     with reader:
         assert reader.page.locator("#no-map").is_visible()
+        assert reader.page.locator("#still path").first.is_visible()  # a picture in its place
+        assert not reader.page.locator("#opening").is_visible()
         code = busiest(mapped, "work")
         reader.search(code)
         check_summary(reader, expected(mapped, work=("trct", code)))

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 from functools import lru_cache
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 import numpy as np
 import pandas as pd
@@ -15,6 +18,7 @@ import pytest
 from pipelines import PosteriorDraws
 from pipelines.release.intervals import DRAWS, INTERVALS_FILE
 from pipelines.views.maps import payload
+from pipelines.views.maps.page import build_site_map
 from pipelines.views.release import Release, open_release
 
 from .map_reader import Reader, expected, mean_km, median_km
@@ -297,3 +301,74 @@ def test_intervals_of_two_releases(
             "No interval of differences: the draws in this page are of whole block groups."
         )
         assert reader.complaints == []
+
+
+class Published(SimpleHTTPRequestHandler):
+    """A site as the service is: a list of what is published, and maps."""
+
+    pages: ClassVar[dict[str, bytes]] = {}
+
+    def do_GET(self) -> None:
+        content = self.pages.get(self.path)
+        self.send_response(404 if content is None else 200)
+        self.send_header("Content-Type", "application/json" if self.path == LIST else "text/html")
+        self.end_headers()
+        self.wfile.write(content or b"")
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+LIST = "/api/v1/releases"
+
+
+def test_a_published_version_beside_this_one(
+    browser: Any, mapped: Release, later: Release, library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of the site are offered, but this one and what is withdrawn; one in parts is read from its file."""
+    here = build_site_map(mapped, versions=LIST)
+    monkeypatch.setattr(payload, "_AT_ONCE", 1)
+    there = build_site_map(later, versions=LIST)
+    assert there.parts
+    names = [("demo", "1"), ("demo", "2"), ("demo", "3")]
+    status = ["complete", "complete", "withdrawn"]
+    entries = [
+        {"name": name, "version": version, "title": "Demo region", "status": said}
+        for (name, version), said in zip(names, status, strict=True)
+    ]
+    monkeypatch.setattr(
+        Published,
+        "pages",
+        {
+            LIST: json.dumps({"releases": entries}).encode(),
+            "/releases/demo/1/map": here.page.encode(),
+            "/releases/demo/2/map": there.page.encode(),
+            **{f"/releases/demo/2/map/{name}": content for name, content in there.parts.items()},
+        },
+    )
+    with ThreadingHTTPServer(("127.0.0.1", 0), Published) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        site = f"http://127.0.0.1:{server.server_port}"
+        with Reader(browser, Path(), site=f"{site}/releases/demo/1/map") as reader:
+            page = reader.page
+            assert not page.is_visible("#published")
+            page.click("#several summary")
+            page.wait_for_selector("#published option:nth-child(2)", state="attached")
+            assert page.locator("#published option").all_inner_texts()[1:] == ["Demo region, version 2"]
+            page.select_option("#published", label="Demo region, version 2")
+            page.wait_for_selector("#other-table td")
+            assert "difference" in reader.text("legend-title")
+            # Lines do not hide the classes.
+            assert reader.features("flows") == []
+            assert not page.is_visible("#flows")
+            page.click("#end-other")
+            assert reader.features("flows") != []
+            assert page.is_visible("#flows")
+            del Published.pages["/releases/demo/2/map"]
+            page.select_option("#published", label="Demo region, version 2")
+            page.wait_for_selector("#tool-words.warning")
+            assert reader.text("tool-words") == "Demo region, version 2: the site answered 404"
+            assert {urlsplit(url).netloc for url in reader.requests if url.startswith("http")} == {
+                urlsplit(site).netloc
+            }
+        server.shutdown()

@@ -50,7 +50,7 @@ def tracts_only(release: Release) -> int:
     sizes = [
         len(made.arrays) + len(made.texts)
         for n in (-2, -1)
-        for made in [payload._payload(release, release.levels[:n])]
+        for made in [payload._payload(release, release.levels[:n], {})]
     ]
     assert sizes[0] < sizes[1]
     return sizes[0]

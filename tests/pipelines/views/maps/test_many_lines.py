@@ -109,6 +109,16 @@ def test_names_on_the_map(browser: Any, layered_file: Path, layered: Release) ->
         assert names >= {"Warwick", "Westerly"}
         assert counties <= names
         assert all(re.search("[A-Za-z]{2}", name) for name in names)
+        # Where there is room for one: towns before counties, those of more jobs and residents first.
+        order = [feature["properties"]["name"] for feature in reader.features("labels")]
+        blocks = pd.read_parquet(layered.public / "plan" / "blocks.parquet")
+        rows = layered.unit_flows(layered.levels[-1], layered.levels[-1])
+        people = pd.concat([rows.set_index(side)["S000"] for side in ("home", "work")]).groupby(level=0).sum()
+        size = people.groupby(blocks["ctycsub"].reindex(people.index)).sum()
+        assert size["4400374300"] != size["4400378440"]
+        first = "Warwick" if size["4400374300"] > size["4400378440"] else "Westerly"
+        assert order[0] == first
+        assert set(order[:2]) == {"Warwick", "Westerly"}
         rendered = """() => document.getElementById("map").map
             .queryRenderedFeatures({ layers: ["label"] }).map(({ properties }) => properties.name)"""
         reader.still()

@@ -1,69 +1,61 @@
 """The picture of a release: where workers live, and the largest commutes, as one SVG image.
 
-It has no styles, no scripts and no background, so that the strictest policy lets it pass; its colours can be
-told from light and from dark paper alike.
+A site shows it on the page of the release, and a map until it is drawn, or where it cannot be. It has no
+styles, no scripts and no background, so that the strictest policy lets it pass; its colours can be told from
+light and from dark paper alike.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 import numpy as np
 import shapely
 from numpy.typing import NDArray
 
+from pipelines.config.languages import ENGLISH
 from pipelines.release.polygons import polygon_file
-from pipelines.service.public.areas import read_areas
-from pipelines.service.public.flow_queries import FlowQuestion, FlowTables, largest_flows, select
-from pipelines.storage.durable import write_whole
 from pipelines.views.labels import plural
 from pipelines.views.maps.shapes import level_shapes
+from pipelines.views.pages import map_phrases
 from pipelines.views.release import Release
 
 _SIDE = 720  # units of the longer side
 _MOST_AREAS, _MOST_POINTS = 2_000, 300  # that can be told apart
-_COMMUTES, _LOOKED_AT = 50, 1_000
+_COMMUTES = 50
 _AREA, _FLOW = "#2f81c8", "#d86f0a"  # 3:1 and more on white and on the page's dark
 _SHADES = (0.1, 0.24, 0.42, 0.66, 0.95)  # opacities, of a fifth of the areas each
 _WIDEST, _THINNEST = 6.0, 0.6
 _LARGEST = 22.0  # radius
 
 
-def write_picture(release: Release, flows: Path, path: Path) -> None:
-    """Draw the picture."""
+def draw_picture(release: Release) -> str:
+    """Return the picture."""
     level, shaped = _level(release)
-    tables = FlowTables(flows)
-    areas = read_areas(release, tables, level)
-    among = select(release, FlowQuestion(work_level=level, home_level=level))
-    largest = largest_flows(tables, among, _LOOKED_AT).flows
-    jobs = areas.table.column("home_S000").to_numpy()
-    points = areas.points(np.arange(len(jobs)))
+    places, flows = release.places(level), release.unit_flows(level, level)
+    points = places[["longitude", "latitude"]].to_numpy()
+    jobs = np.bincount(flows["home"], flows["S000"], len(places)).astype(np.int64)
     shapes, units = _shapes(release, level) if shaped else (None, np.flatnonzero(np.isfinite(points[:, 0])))
     plane = _Plane(points[units] if shapes is None else shapely.get_coordinates(shapes))
     if shapes is None:
         drawn = _circles(plane.of(points[units]), jobs[units])
     else:
         drawn = _filled(plane, shapes, jobs[units])
-    homes, works = (plane.of(points[largest.units[side]]) for side in ("home", "work"))
-    drawable = np.isfinite(homes + works).all(axis=1) & (largest.units["home"] != largest.units["work"])
-    shown = np.flatnonzero(drawable)[:_COMMUTES]
-    lines = _lines(homes[shown], works[shown], largest.counts[0][shown])
+    flows = flows[flows["home"] != flows["work"]].sort_values("S000", ascending=False, kind="stable")
+    homes, works = (plane.of(points[flows[side]]) for side in ("home", "work"))
+    shown = np.flatnonzero(np.isfinite(homes + works).all(axis=1))[:_COMMUTES]
+    lines = _lines(homes[shown], works[shown], flows["S000"].to_numpy()[shown])
     width, height = plane.size
     size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size}>'
-    write_whole(path, "\n".join([head, *drawn, *lines, "</svg>\n"]), mode=None)
+    return "\n".join([head, *drawn, *lines, "</svg>\n"])
 
 
-def picture_words(release: Release) -> str:
+def picture_words(release: Release, language: str = ENGLISH) -> str:
     """Say what is seen in the picture of a release."""
     level, shaped = _level(release)
-    areas = (
-        f"{plural(level)}: the stronger the colour, the more synthetic workers live in a square kilometre"
-        if shaped
-        else f"a circle for each of the {plural(level)}: the larger, the more synthetic workers live there"
-    )
-    return f"In blue {areas}. In orange the largest commutes between two of them."
+    phrase: str = map_phrases(language)["data"]["picture_of_shapes" if shaped else "picture_of_circles"]
+    return phrase.format(many=plural(level, language))
 
 
 def _level(release: Release) -> tuple[str, bool]:

@@ -1,0 +1,91 @@
+"""Pictures that leave the screen: areas have the colours that the legend gives to them, in both schemes."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from pipelines.views.release import Release
+
+from .map_reader import LAPTOP, Reader, bounds_of, by_code, expected, free_point, tract_shapes
+from .test_download import saved
+
+pytestmark = pytest.mark.slow
+
+ALONE = """() => {
+    const { map } = document.getElementById("map");
+    for (const layer of ["flow", "casing", "arrow", "label", "zone-name"]) {
+        map.setLayoutProperty(layer, "visibility", "none");
+    }
+}"""
+LEGEND = """() => [...document.querySelectorAll("#legend-classes li")]
+    .map((entry) => [entry.textContent, getComputedStyle(entry.querySelector("i")).backgroundColor])"""
+# Of places on the paper, as CSS writes them.
+ON_PAPER = """(places) => {
+    const [{ map }, paper] = [document.getElementById("map"), document.getElementById("paper")];
+    const { data } = paper.getContext("2d").getImageData(0, 0, paper.width, paper.height);
+    const scale = paper.width / map.getContainer().clientWidth;
+    return places.map((place) => {
+        const { x, y } = map.project(place);
+        const at = 4 * (Math.round(y * scale) * paper.width + Math.round(x * scale));
+        const [r, g, b] = data.subarray(at);
+        return `rgb(${r}, ${g}, ${b})`;
+    });
+}"""
+
+
+def check_colours(mapped: Release, colours: dict[str, str], legend: list[tuple[str, str]]) -> None:
+    """Compare the colour of each tract with that of the class that its jobs are in."""
+    jobs = by_code(mapped, expected(mapped), "work", "trct")
+    classes = [(bounds_of(words), colour) for words, colour in legend]
+    assert len({colour for _, colour in classes}) == len(classes) > 3
+    for code, colour in colours.items():
+        wanted = [of for (low, high), of in classes if low <= jobs.get(code, 0) <= high]
+        assert [colour] == wanted, code
+    assert len(set(colours.values())) >= 3
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_colours_are_those_of_the_legend(browser: Any, map_file: Path, mapped: Release, scheme: str) -> None:
+    """Of the saved picture, of the print and of the report."""
+    shapes = tract_shapes(mapped)
+    points = {code: point for code in shapes.index if (point := free_point(shapes, code)) is not None}
+    with Reader(browser, map_file, LAPTOP, color_scheme=scheme) as reader:
+        page = reader.page
+        page.select_option("#level", "trct")
+        page.evaluate(ALONE)
+        reader.sharpen()
+        pixels = {code: reader.pixel_of(point) for code, point in points.items()}
+        height = page.locator("canvas.maplibregl-canvas").evaluate("(canvas) => canvas.height")
+        picture = Image.open(io.BytesIO(saved(reader, "save-png")[1])).convert("RGB")
+        words = page.evaluate(LEGEND)
+        top = next(
+            y
+            for y in range(picture.height)
+            if picture.getpixel((picture.width - 1, y)) != picture.getpixel((0, 0))
+        )
+        assert picture.height - top > height
+        saved_colours = {
+            code: "rgb{}".format(picture.getpixel((round(at["x"]), round(at["y"]) + top)))
+            for code, at in pixels.items()
+        }
+        check_colours(mapped, saved_colours, words)
+        page.evaluate("window.print = () => {}")
+        for way in ("print", "report"):
+            page.evaluate(f"document.getElementById('{way}').click()")
+            page.wait_for_selector("body.printing")
+            reader.still()
+            found = page.evaluate(ON_PAPER, list(points.values()))
+            check_colours(mapped, dict(zip(points, found, strict=True)), page.evaluate(LEGEND))
+            assert page.get_attribute("html", "data-theme") == "light"
+            page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+            assert page.get_attribute("html", "data-theme") == scheme
+        # As the browser's own print does, which waits for nothing.
+        page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+        found = page.evaluate(ON_PAPER, list(points.values()))
+        check_colours(mapped, dict(zip(points, found, strict=True)), page.evaluate(LEGEND))
+        page.evaluate("window.dispatchEvent(new Event('afterprint'))")
