@@ -6,8 +6,8 @@ OLDER and OUT are folders of releases of Rhode Island, of two years, that are fi
 published into a temporary folder and the service is started on it; with --before also by that revision of the
 program, built in a checkout of its own. For each question the newcomer begins at the home page, on a laptop
 and on a phone, and types names of towns as people do. Whoever does not see a town in a list types more of its
-name. A click is a press of a link, a button, a field or an area of a list. The answer must be in the page, else
-the walk is an error.
+name. A click is a press of a link, a button, a field or an area of a list. A page without the answer is an
+error.
 """
 
 from __future__ import annotations
@@ -263,7 +263,8 @@ def told(walks: dict[str, Walk]) -> str:
         f"{walk.tops['laptop']} on a laptop ({SIZES['laptop']['height']} high)"
         for name, walk in walks.items()
     ]
-    return f"{report.table(['question', *heads], rows)}\n\nWhere the number of the first answer begins, {'; '.join(tops)}."
+    table = report.table(["question", *heads], rows)
+    return f"{table}\n\nWhere the number of the first answer begins, {'; '.join(tops)}."
 
 
 if __name__ == "__main__":
