@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
+import pyarrow as pa
+
 from pipelines.service.public.catalog import OpenVersion
 from pipelines.service.public.flow_queries import (
     SIDES,
@@ -18,6 +20,8 @@ from pipelines.service.public.flow_queries import (
 )
 from pipelines.views.labels import named_area, singular
 
+NEAR = 5
+"""Kilometres around an area, for the link to what is near."""
 _TOP = 25
 _MOST_IN_ORDER = 1_000  # that the API sorts by size
 
@@ -83,6 +87,7 @@ class AreaAnswer:
     csv: str  # Address of all flows
     about_intervals: str | None  # What those of flows are, or why there are none
     map: str | None  # Address of the map with this choice; None where no map shows it
+    around: str | None  # Of the map with all that is near; None where the area has no place, too
 
     @property
     def total(self) -> Number:
@@ -123,7 +128,8 @@ class AreaAnswer:
             jobs=dict(zip((question.attribute, *counts), every.jobs.tolist(), strict=True)),
             about_intervals=about_bounds(selection, version.draws),
             csv=_csv(version, selection, largest.number),
-            map=_map(version, question, selection.levels[other]),
+            map=_map(version, question, selection.levels[other], f"{question.level}:{question.code}"),
+            around=_map(version, question, selection.levels[other], _circle(areas, unit)),
         )
 
 
@@ -165,15 +171,19 @@ def _csv(version: OpenVersion, selection: Selection, number: int) -> str:
     return f"/api/v1{version.page}/flows?{urlencode(asked | {'places': 'true', 'format': 'csv'})}"
 
 
-def _map(version: OpenVersion, question: AreaQuestion, other_level: str) -> str | None:
+def _circle(areas: pa.RecordBatch, unit: int) -> str | None:
+    latitude, longitude = (areas.column(axis)[unit].as_py() for axis in ("latitude", "longitude"))
+    return None if latitude is None else f"circle:{latitude:.5f},{longitude:.5f} {NEAR}"
+
+
+def _map(version: OpenVersion, question: AreaQuestion, other_level: str, chosen: str | None) -> str | None:
     """The address that `js/address.js` writes; of areas that cut across levels, the map shows no flows."""
     release = version.release
-    if not version.prepared.map.is_file():
+    if chosen is None or not version.prepared.map.is_file():
         return None
     level = other_level if other_level in release.levels else release.usual_level()
     crossing = question.level in release.geography.non_nesting_areas
     if level not in version.map_levels or not (crossing or question.level in version.map_levels):
         return None
     words = {"level": level, "side": question.side, "count": question.attribute, "unit": "km"}
-    chosen = {"chosen": f"{question.level}:{question.code}"}
-    return f"{version.page}/map#{urlencode(words | chosen)}"
+    return f"{version.page}/map#{urlencode({**words, 'chosen': chosen})}"

@@ -20,7 +20,7 @@ from pipelines.release.signing import PUBLIC_KEY
 from pipelines.service.caching import CONTENT, answer, tag
 from pipelines.service.parameters import Name, VersionName, latest_version
 from pipelines.service.public import downloads
-from pipelines.service.public.area_answers import AreaAnswer, AreaQuestion
+from pipelines.service.public.area_answers import NEAR, AreaAnswer, AreaQuestion
 from pipelines.service.public.catalog import Catalog, OpenVersion, Version, opened_version
 from pipelines.service.public.describing import Licence, Offer, cite, data_catalog, data_set
 from pipelines.service.public.flow_queries import ABOUT_INTERVALS, Side
@@ -306,6 +306,7 @@ def flows(
         suggested=suggested_names(release),
         others=_same_state(catalog, published),
         about_intervals=ABOUT_INTERVALS,
+        near=NEAR,
     )
 
 

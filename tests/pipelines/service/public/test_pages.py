@@ -395,6 +395,9 @@ def test_an_answer_leads_on(client: TestClient, page: str, base: str, code: str)
         **{"level": "trct", "side": "home", "count": "SA02", "unit": "km"},
         "chosen": f"cty:{code}",
     }
+    near = re.search(rf'href="{page}/map#([^"]*)">homes within 5 km', text)
+    assert near is not None
+    assert re.fullmatch(r"circle:-?\d+\.\d{5},-?\d+\.\d{5} 5", dict(parse_qsl(near[1]))["chosen"])
     other = re.search(r'href="([^"]*)">Where its workers live<', text)
     assert other is not None
     assert "Where those who work in " in client.get(other[1]).text
