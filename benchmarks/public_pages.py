@@ -112,7 +112,7 @@ def published(
     try:
         catalog = Catalog(settings)
         for version in catalog.versions():
-            while not catalog.prepared(version.sha256, version.folder).complete:
+            while not catalog.prepared(version.sha256).complete:
                 time.sleep(0.5)
         time.sleep(SEEN)
         yield f"http://127.0.0.1:{port}", catalog

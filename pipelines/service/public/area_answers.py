@@ -42,9 +42,10 @@ class AreaQuestion:
         return "home" if self.side == "work" else "work"
 
     def flows(self, *sides: Side, attributes: Sequence[str] = ()) -> FlowQuestion:
-        """Return it as a question about flows: those that begin or end in the area, or both."""
-        other_level = self.other_level or self.level
-        level = {self.side: self.level, self.other_side: self.level if len(sides) > 1 else other_level}
+        """Return it as a question about flows; with `sides`, about those that begin or end there, or both."""
+        # An area need not be made of whole areas of the level at the other end.
+        other_level = self.level if sides else self.other_level or self.level
+        level = {self.side: self.level, self.other_side: other_level}
         code = {side: (self.code,) if side in (sides or (self.side,)) else () for side in SIDES}
         return FlowQuestion(
             code["work"], code["home"], level["work"], level["home"], (self.attribute, *attributes)

@@ -23,6 +23,7 @@ from helpers import with_values, words_of_release
 from pipelines.config.loading import check_config
 from pipelines.publishing.correcting import correct
 from pipelines.service.public import pages
+from pipelines.service.public.area_answers import AreaQuestion
 from pipelines.service.public.describing import Licence
 from pipelines.service.public.flow_queries import SIDES
 from pipelines.views.labels import short_names, unit_names
@@ -401,6 +402,16 @@ def test_an_answer_leads_on(client: TestClient, page: str, base: str, code: str)
     other = re.search(r'href="([^"]*)">Where its workers live<', text)
     assert other is not None
     assert "Where those who work in " in client.get(other[1]).text
+
+
+def test_who_comes_and_leaves_is_asked_of_the_area_itself() -> None:
+    """Which need not be made of whole areas of the level at the other end, as towns are not of tracts."""
+    question = AreaQuestion("ctycsub", "4400759000", "home", "trct", "S000")
+    assert (question.flows().home_level, question.flows().work_level) == ("ctycsub", "trct")
+    for sides in (("work",), ("home", "work")):
+        asked = question.flows(*sides)  # type: ignore[arg-type]
+        assert (asked.home_level, asked.work_level) == ("ctycsub", "ctycsub")
+        assert [side for side in SIDES if getattr(asked, side)] == sorted(sides, reverse=True)
 
 
 def test_names_are_short_where_that_tells_them_apart(published: pipelines.Release) -> None:
