@@ -18,7 +18,6 @@ import numpy as np
 import pipelines
 import synth
 from synth.geometric.measured import JobGroups, count_cells
-from synth.geometric.mechanism import noisy_counts
 from synth.posterior.estimation import estimate
 from synth.posterior.rounding import Rounding
 from synth.randomness import WordStream
@@ -63,7 +62,8 @@ def draw(plan: synth.Plan, homes: np.ndarray, stream: WordStream) -> np.ndarray:
         return mechanism.sample(plan, slice(0, pools.n.size), homes, stream)
     (table,) = mechanism.tables(plan)
     row = np.arange(pools.n.size, dtype=np.int32)
-    noisy = noisy_counts(count_cells(table, np.repeat(row, pools.n), homes), table.parameters, stream)
+    counts = count_cells(table, np.repeat(row, pools.n), homes)
+    noisy = counts + table.parameters.draw(counts.size, stream)
     groups = JobGroups(pools.n, row, row[np.newaxis])
     rounding = Rounding(estimate([table], [noisy], groups, lambda _, cuts: np.full(cuts.size, 1 / cuts.size)))
     return np.concatenate([rounding.homes(i, stream) for i in row.tolist()])

@@ -21,6 +21,7 @@ from pipelines.planning.guesses import Guesser
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.workload import CountedJobs, Table, Workload
 from synth.geometric.noise import two_sided_noise
+from synth.noise import Law
 from synth.posterior.guesses import CellOdds, noise_odds
 
 Int64 = NDArray[np.int64]
@@ -145,7 +146,7 @@ def plain_noise(epsilon: str) -> Rule:
         stream = synth.RunKey.generate().stream("plain noise", 0)
         size = counted.count.size
         noise = two_sided_noise(size, numerator, NOISE_DENOMINATOR, stream).reshape(counted.count.shape)
-        return Published(counted.count + noise, *noise_odds(noise, numerator / NOISE_DENOMINATOR))
+        return Published(counted.count + noise, *noise_odds(noise, Law(numerator / NOISE_DENOMINATOR)))
 
     return noisy
 

@@ -118,11 +118,13 @@ class Guarantee:
         The run is (record_epsilon, record_delta)-differentially private for one job record.
     curve : tuple of (Fraction, Fraction)
         Further pairs (epsilon, delta) at which the run is differentially private for one job record, by
-        rising epsilon. The last has delta 0: pure differential privacy.
+        rising epsilon. The last has delta 0, which is pure differential privacy, where there is any.
     classes : tuple of ClassGuarantee
     presence : Presence, optional
         Where the number of records of each pool is confidential, the guarantee for one record more or less;
         all else is for another home of one record.
+    rho : Fraction, optional
+        The run is rho-zCDP for one job record. None of a mechanism that is not certified so.
 
     Examples
     --------
@@ -145,6 +147,7 @@ class Guarantee:
     curve: tuple[tuple[Fraction, Fraction], ...]
     classes: tuple[ClassGuarantee, ...]
     presence: Presence | None = None
+    rho: Fraction | None = None
 
     def __repr__(self) -> str:
         record = _in_words(self.record_epsilon, self.record_delta)
@@ -188,9 +191,11 @@ class Guarantee:
         Guarantee
             No epsilon is above that of the last point of the curve, and where one was, its delta is 0. The
             run has no delta of 1, which would say nothing. The record-level pair is on the curve. The classes
-            are unchanged.
+            are unchanged. Without pure differential privacy, all is unchanged.
         """
         pure = self.curve[-1]
+        if pure[1] > 0:
+            return self
         run = min((self.epsilon, self.delta), pure, key=lambda pair: pair[0]) if self.delta < 1 else pure
         record = min((self.record_epsilon, self.record_delta), pure, key=lambda pair: pair[0])
         return replace(
@@ -215,7 +220,7 @@ class Guarantee:
         Returns
         -------
         Guarantee
-            Every epsilon and delta is `runs` times as large; the classes are still those of one run.
+            Every epsilon, delta and rho is `runs` times as large; the classes are still those of one run.
         """
         if runs < 1:
             raise ValueError("there must be at least one run")
@@ -233,6 +238,7 @@ class Guarantee:
             record_delta=record_delta,
             curve=tuple(together(*pair) for pair in self.curve),
             presence=None if self.presence is None else self.presence.repeated(runs),
+            rho=None if self.rho is None else runs * self.rho,
         )
 
     def meets(self, plan: Plan, runs: int = 1) -> bool:
@@ -263,10 +269,13 @@ class Mechanism(ABC):
     name : str
     settings : frozenset of str
         What not every mechanism has and this one has. Keys of a configuration: "prior", "retention_min",
-        "implicate_source"; "delta", if it may cost any; "workplaces", if it takes confidential numbers of
-        records, and "record_range", if its bounds then are for a range of them; "tables", if it measures
-        tables. Tables of areas then lose the noise of every cell that they add up, and sharing pools decides
-        how much that is; otherwise they lose what drawing workers anew costs, however pools are shared.
+        "implicate_source"; "delta", if it may cost any, and "pure", if it need not; "workplaces", if it takes
+        confidential numbers of records, and "record_range", if its bounds then are for a range of them;
+        "tables", if it measures tables. Tables of areas then lose the noise of every cell that they add up,
+        and sharing pools decides how much that is; otherwise they lose what drawing workers anew costs,
+        however pools are shared.
+    chosen : bool
+        Whether a planner may choose it where no mechanism is named.
     words : str
         What homes are drawn at random from.
     delta_sharing : str
@@ -275,6 +284,7 @@ class Mechanism(ABC):
 
     name: str
     settings: frozenset[str]
+    chosen: bool = True
     words: str
     delta_sharing: str
 

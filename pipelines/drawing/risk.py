@@ -48,12 +48,6 @@ class _Counts(NamedTuple):
     noise: list[Int64]
     change: list[Int64]
 
-    @property
-    def cumulants(self) -> tuple[float, float]:
-        """The second and the fourth of the noise of a cell: twice those of a geometric variable."""
-        p = self.table.ratio
-        return 2 * p / (1 - p) ** 2, 2 * p * (1 + 4 * p + p * p) / (1 - p) ** 4
-
 
 def estimate_risks(
     plan: ReleasePlan, layout: JobLayout, noisy: Sequence[Cells], workload: Workload
@@ -82,7 +76,7 @@ def estimate_risks(
         for counts in measured:
             cell = _cells(plan, jobs, counts, table, table.home)
             if cell is not None:
-                finer.append((cell.size * counts.cumulants[0], counts, cell))
+                finer.append((cell.size * counts.table.law.variance, counts, cell))
         if finer:
             _, counts, cell = min(finer, key=itemgetter(0))  # the one with the least noise
             risks[i] = _risk(counts, cell, len(jobs))
@@ -112,8 +106,8 @@ def _draw_again(plan: ReleasePlan, rows: JobRows, noisy: Sequence[Int64]) -> lis
 
 
 def _more_noise(generator: np.random.Generator, table: MeasuredTable) -> Int64:
-    cells, rest = int(table.offsets[-1]), 1 - table.ratio
-    noise = generator.geometric(rest, cells) - generator.geometric(rest, cells)
+    cells = int(table.offsets[-1])
+    noise = table.law.draw(generator, cells)
     noise[generator.random(cells) >= _DISTURBED] = 0
     return noise
 
@@ -152,7 +146,7 @@ def _risk(counts: _Counts, cell: Int64, jobs: int) -> Risk | None:
     def total(values: NDArray[Any]) -> Float64:
         return np.asarray(np.bincount(cell, values), np.float64)
 
-    variance, fourth = counts.cumulants
+    variance, fourth = counts.table.law.cumulants
     off, merged = total(counts.drawn - counts.noisy), np.bincount(cell)
     noise, change = (np.stack([*map(total, values)]) for values in (counts.noise, counts.change))
     added, of_all = float((noise * noise).sum()), variance * cell.size

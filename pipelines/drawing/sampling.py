@@ -12,7 +12,6 @@ import synth
 from pipelines.plans.plan import ReleasePlan
 from synth.block_sampling import draw_blocks
 from synth.geometric.measured import MeasuredTable
-from synth.geometric.mechanism import noisy_counts
 from synth.randomness import WordStream, leave_out
 
 
@@ -59,13 +58,13 @@ def measure(
 ) -> NDArray[np.int64]:
     """Return noisy counts of a measured table, or of some groups of it.
 
-    Lemma 20 of docs/privacy.md.
+    Lemma 20 of docs/privacy.md; of discrete Gaussian noise, Lemma 50.
 
     `counts` are **confidential** (`synth.geometric.measured.count_cells`); what is returned may be published.
     The number of the table in the plan, of the batch that holds the groups, and of the run of the mechanism
     name a stream of its own.
     """
-    return noisy_counts(counts, table.parameters, key.stream(f"noise {number}{_of_run(run)}", batch))
+    return counts + table.parameters.draw(counts.size, key.stream(f"noise {number}{_of_run(run)}", batch))
 
 
 def _of_run(run: int) -> str:

@@ -372,14 +372,14 @@ class WorkplaceFit:
             return expected
         cells = np.repeat(there, k)
         noisy, offsets, jobs = noisy[cells], offsets_of(k[there]), jobs[there]
-        ratio = float(GeometricParameters.of_variance(table.variance).ratio)
+        law = GeometricParameters.of_variance(table.variance).law
         likely = expect_anywhere(means[cells], offsets, jobs)
         sample = sampled_groups(jobs, noisy.size)
         sampled = segment_indices(offsets[sample], np.diff(offsets)[sample])
         ends = offsets_of(np.diff(offsets)[sample])
-        deviations = likeliest_deviations(noisy[sampled], ends, likely[sampled], jobs[sample], ratio)
+        deviations = likeliest_deviations(noisy[sampled], ends, likely[sampled], jobs[sample], law)
         counts = np.zeros(cells.size)
-        counts[cells] = least_loss(noisy, offsets, likely, jobs, deviations, ratio)
+        counts[cells] = least_loss(noisy, offsets, likely, jobs, deviations, law)
         result = np.zeros(expected.shape)
         result[:, order] = counts.reshape(present.size, order.size)
         return result

@@ -170,7 +170,7 @@ def _noisy(
         nobody = np.zeros(int(measured.offsets[-1]), np.int64)
         for run in range(plan.implicates.runs):
             noise = measure(nobody, measured, key, k, place, run)
-            evidence.append(CellOdds(measured, *noise_odds(noise, measured.ratio)))
+            evidence.append(CellOdds(measured, *noise_odds(noise, measured.law)))
             member.append(row)
     return evidence, member
 

@@ -33,7 +33,6 @@ from pipelines.release.description import MEASUREMENT_FOLDER
 from pipelines.storage.cell_file import new_numbers
 from pipelines.storage.parquet_bytes import check_parquet_bytes
 from pipelines.storage.parquet_form import FormError, check_form
-from synth.geometric.noise import noise_limit, rare_residuals, rare_zeros
 from synth.posterior.estimation import Cells, Estimate
 
 Factors = Sequence[Sequence[Cells]]
@@ -137,8 +136,8 @@ class _StoredCounts:
         self._ends = [0, *itertools.accumulate(rows)]
         # Where records need not be those of the slots, nothing tells what counts add up to.
         self._public = plan.fills_slots
-        self._ratio = self._table.parameters.ratio
-        self._limit = noise_limit(self._ratio)
+        self._noise = self._table.parameters
+        self._limit = self._noise.limit()
         self._zeros = [0] * len(rows)  # groups of each row group whose counts add up to their public sizes
 
     def _other_rows(self) -> FormError:
@@ -151,7 +150,7 @@ class _StoredCounts:
 
     def check_zeros(self) -> None:
         """Refuse counts that have no noise, once all were read."""
-        if self._public and rare_zeros(self._ratio, self._table.k, sum(self._zeros)):
+        if self._public and self._noise.rare_zeros(self._table.k, sum(self._zeros)):
             raise self._rare("so many groups whose counts add up to exactly their public sizes")
 
     def _rare(self, event: str) -> FormError:
@@ -167,7 +166,7 @@ class _StoredCounts:
         if np.any(counts < -limit) or np.any(counts > np.repeat(n, k) + limit):
             raise self._rare("a noisy count so far below 0, or above the public size of its group,")
         residuals = np.add.reduceat(counts, first - first[:1]) - n
-        if rare_residuals(self._ratio, k, residuals):
+        if self._noise.rare_residuals(k, residuals):
             raise self._rare("a group whose noisy counts add up to so much more or less than its public size")
         self._zeros[i] = int((residuals == 0).sum())
 

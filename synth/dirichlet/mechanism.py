@@ -58,7 +58,7 @@ class Dirichlet(Mechanism):
 
     name = "dirichlet"
     settings = frozenset(
-        {"prior", "retention_min", "implicate_source", "delta", "workplaces", "record_range"}
+        {"prior", "retention_min", "implicate_source", "delta", "pure", "workplaces", "record_range"}
     )
     words = "a distribution that the confidential records shaped, with noise"
     delta_sharing = (

@@ -2,8 +2,8 @@
 
 A measured table divides the jobs into groups of public size, by work area and attributes, and for each
 group the homes into cells, which are runs of blocks. Another home for one job moves one unit between two
-cells of each table, so noisy counts of several tables lose at most the sum of 2 ln(1/p) over the tables,
-whatever is done with them afterwards.
+cells of each table, so the losses of noisy counts of several tables add up, whatever is done with them
+afterwards.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth._words import compiled as _compiled
-from synth.geometric.parameters import GeometricParameters
+from synth.noise import Law, Noise
 from synth.plan import Table
 
 Int32 = NDArray[np.int32]
@@ -29,16 +29,16 @@ class MeasuredTable(Table):
 
     Attributes
     ----------
-    parameters : GeometricParameters
-        The ratio p of the noise.
+    parameters : Noise
+        Of this table; its secondary tables are not looked at.
     """
 
-    parameters: GeometricParameters
+    parameters: Noise
 
     @property
-    def ratio(self) -> float:
-        """The ratio p as a float, for estimates."""
-        return float(self.parameters.ratio)
+    def law(self) -> Law:
+        """The law of the noise in floats, for estimates."""
+        return self.parameters.law
 
 
 def count_cells(table: Table, group: Int32, homes: Int32) -> Int64:

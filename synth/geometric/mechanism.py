@@ -1,29 +1,28 @@
 """Two-sided geometric noise on the counts of cells: the second mechanism, pure differential privacy.
 
 Every cell of a measured table, empty or not, gets independent noise: z with a probability proportional to
-p^|z|. Noisy counts are all that is ever computed from confidential ones: `noisy_counts` is the one function
-of this mechanism that sees both. `synth.posterior.estimation` and `synth.posterior.rounding` make synthetic
-workers of them. docs/privacy.md has the proofs.
+p^|z|. Noisy counts are all that is ever computed from confidential ones. `synth.posterior.estimation` and
+`synth.posterior.rounding` make synthetic workers of them. What is the same for noise of another law is in
+`Measuring`. docs/privacy.md has the proofs.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from synth.dirichlet.calibration import BudgetTooSmallError
 from synth.geometric.measured import MeasuredTable
-from synth.geometric.noise import check_ratio, two_sided_noise
 from synth.geometric.parameters import GeometricClass, GeometricParameters
 from synth.geometric.projection import MAX_MASS
 from synth.mechanism import Guarantee, Mechanism, Presence
+from synth.noise import Noise
 from synth.plan import Domains, Plan, Pools, Table, Target
-from synth.randomness import WordStream
 from synth.rationals import decimal_up, exact
 from synth.tails import rigorous, upper_fraction
 
@@ -35,13 +34,16 @@ Sets = frozenset[tuple[bool, ...]]
 """Sets of measured tables: of each, whether each table is in it."""
 
 
-class Geometric(Mechanism):
-    """Add two-sided geometric noise to the counts of all cells of measured tables."""
+class Measuring(Mechanism):
+    """Add noise to the counts of all cells of measured tables: what mechanisms that do have in common.
 
-    name = "geometric"
-    settings = frozenset({"workplaces", "tables"})
-    words = "counts of confidential records in cells, to each of which random noise was added"
-    delta_sharing = "There is nothing to share: no pool fails, delta is 0."
+    Attributes
+    ----------
+    noise : type of Noise
+        The numbers of the noise.
+    """
+
+    noise: type[Noise]
 
     def calibrate(
         self,
@@ -55,31 +57,25 @@ class Geometric(Mechanism):
         secondary: Sequence[tuple[Table, Fraction]] = (),
         workplaces: Sequence[tuple[Table, Fraction]] = (),
     ) -> Plan:
-        """Choose for each measured table the smallest p whose certified loss is at most its share of epsilon.
+        """Choose for each measured table the least noise whose certified loss is at most its share.
 
-        Where no neighbours differ in all tables, shares are of the sum of all losses, which is then larger
-        than epsilon (`joint_loss`).
+        Shares are of epsilon, or of the rho that gives it. Where no neighbours differ in all tables, they are
+        of the sum of all losses, which is then larger (`joint_loss`).
 
         Parameters
         ----------
         pools, domains, retention, target, rough, count
             As for `Mechanism.calibrate`, whose errors are raised. The retention is 1 for every stratum: no
-            cell is pruned. Of delta nothing is used. The plan meets both guarantees,
-            and any number of records is fine: of a range nothing is used but that there is one. Every
-            plan is exact, also a rough one, and nothing is counted: it takes no time.
+            cell is pruned. Any number of records is fine: of a range nothing is used but that there is one.
+            Every plan is exact, also a rough one, and nothing is counted: it takes no time.
         secondary : sequence of (Table, Fraction)
-            Secondary tables of the same records that are measured, each with its exact share of epsilon, in
-            (0, 1). The first table, of pools and domains, has what they leave.
+            Secondary tables of the same records that are measured, each with its exact share, in (0, 1). The
+            first table, of pools and domains, has what they leave.
         workplaces : sequence of (Table, Fraction)
             Tables of workplaces, likewise (`Plan.workplaces`).
-
-        Notes
-        -----
-        The epsilon of each table is at least 1/1000, because of the sampler.
         """
-        epsilon = target.epsilon
         if any(exact(f, "retention") != 1 for f in retention):
-            raise ValueError("two-sided geometric noise keeps every cell: every retention must be 1")
+            raise ValueError("noise on counts keeps every cell: every retention must be 1")
         shares = [exact(share, "the share of a table") for _, share in (*secondary, *workplaces)]
         shares.insert(0, 1 - sum(shares, Fraction(0)))
         tables = tuple(table for table, _ in secondary)
@@ -93,26 +89,98 @@ class Geometric(Mechanism):
             changed = joint_loss(changed_tables([domains, *(table.domains for table in tables)]), shares)
         if target.record_range is not None:  # one record more changes every table, at half of the loss
             changed = max(changed, Fraction(1, 2))
-        shares = [share / (changed or 1) for share in shares]
-        if epsilon * min(shares) < SMALLEST_EPSILON:
-            raise BudgetTooSmallError(
-                f"epsilon {decimal_up(epsilon)} needs more noise than the sampler is made for",
-                lambda: SMALLEST_EPSILON / min(shares),
-            )
-        first, *others = (calibrated_noise(epsilon * share) for share in shares)
-        parameters = replace(first, secondary=tuple(others[: len(tables)]))
-        pool_class = np.zeros(pools.n_pools, np.int32)
+        noises = self._noises(target, [share / (changed or 1) for share in shares], pools, domains)
+        parameters = replace(noises[0], secondary=tuple(noises[1 : 1 + len(tables)]))
         measured = tuple(
-            MeasuredTable(table.n, table.domain, table.domains, numbers)
-            for (table, _), numbers in zip(workplaces, others[len(tables) :], strict=True)
+            MeasuredTable(table.n, table.domain, table.domains, noises[i])
+            for i, (table, _) in enumerate(workplaces, start=1 + len(tables))
         )
+        pool_class = np.zeros(pools.n_pools, np.int32)
         plan = Plan(self.name, target, pools, domains, pool_class, parameters, tables, measured)
-        _check(plan, parameters)
+        self._check(plan)
         return plan
 
-    def parameters_from_json(self, data: dict[str, Any]) -> GeometricParameters:
+    @abstractmethod
+    def _noises(
+        self, target: Target, shares: Sequence[Fraction], pools: Pools, domains: Domains
+    ) -> list[Noise]:
+        """Return the least noise of each table, by its share; if it is too much for the sampler, raise.
+
+        Shares add up to 1 or more: the tables that neighbours can differ in together have 1.
+        """
+
+    def parameters_from_json(self, data: dict[str, Any]) -> Noise:
         """Read the parameters of a stored plan."""
-        return GeometricParameters.from_json(data)
+        return self.noise.from_json(data)
+
+    def as_of_all(self, plan: Plan, share: float) -> Plan:
+        """Return the plan of a sample with less noise in secondary tables."""
+        parameters = self._parameters(plan)
+        # The standard deviation is that part of what it was; in floats.
+        less = (self.noise.of_variance(table.variance * share**2) for table in parameters.secondary)
+        secondary = tuple(less) if share < 1 else ()
+        return replace(plan, parameters=replace(parameters, secondary=secondary)) if secondary else plan
+
+    def tables(self, plan: Plan) -> tuple[MeasuredTable, ...]:
+        """Return the table of the pools and the secondary ones, each with its noise."""
+        parameters = self._parameters(plan)
+        numbers: list[Noise] = [replace(parameters, secondary=()), *parameters.secondary]
+        return tuple(
+            MeasuredTable(table.n, table.domain, table.domains, noise)
+            for table, noise in zip(tables_of_homes(plan), numbers, strict=True)
+        )
+
+    def noise_share(self, plan: Plan) -> float:
+        """Return the expected share of noise among the workers that noisy counts hold (not a bound).
+
+        Per pool, the positive noise that its cells expect over that and its slots, weighted by draws.
+        """
+        mass = plan.k * self._parameters(plan).law.mean_above
+        return float(np.average(mass / (mass + plan.pools.n), weights=plan.pools.m))
+
+    def _parameters(self, plan: Plan) -> Noise:
+        if not isinstance(plan.parameters, self.noise):
+            raise TypeError(f"the plan is not one of the mechanism {self.name}")
+        return plan.parameters
+
+    def _check(self, plan: Plan) -> None:
+        """Check that the sampler can draw with every number, and hold every pool."""
+        parameters = self._parameters(plan)
+        numbers: list[Noise] = [parameters, *parameters.secondary]
+        for number in (*numbers, *(table.parameters for table in plan.workplaces)):
+            number.check()
+        if len(parameters.secondary) != len(plan.secondary):
+            raise ValueError("every measured table of the plan needs its own noise")
+        if plan.pool_class.any():
+            raise ValueError("a pool names an unknown class")
+        for table in (*tables_of_homes(plan), *plan.workplaces):
+            sizes = zip(table.k.tolist(), table.n.tolist(), strict=True)
+            if any(cells * jobs > MAX_MASS for cells, jobs in sizes):
+                raise ValueError("the cells and slots of a pool do not fit the sampler's 61 bits")
+
+
+class Geometric(Measuring):
+    """Add two-sided geometric noise to the counts of all cells of measured tables."""
+
+    name = "geometric"
+    settings = frozenset({"workplaces", "tables", "pure"})
+    words = "counts of confidential records in cells, to each of which random noise was added"
+    delta_sharing = "There is nothing to share: no pool fails, delta is 0."
+    noise = GeometricParameters
+
+    def _noises(
+        self, target: Target, shares: Sequence[Fraction], pools: Pools, domains: Domains
+    ) -> list[Noise]:
+        """Return the smallest p of each table; of delta nothing is used, and both guarantees are met.
+
+        The epsilon of each table is at least 1/1000, because of the sampler.
+        """
+        if target.epsilon * min(shares) < SMALLEST_EPSILON:
+            raise BudgetTooSmallError(
+                f"epsilon {decimal_up(target.epsilon)} needs more noise than the sampler is made for",
+                lambda: SMALLEST_EPSILON / min(shares),
+            )
+        return [calibrated_noise(target.epsilon * share) for share in shares]
 
     def certify(self, plan: Plan) -> Guarantee:
         """Compute the guarantee of a plan from the plan alone, in ball arithmetic, rounded up.
@@ -124,9 +192,9 @@ class Geometric(Mechanism):
         ValueError
             If p is not a ratio that the sampler can draw with, or a pool is too large for it.
         """
-        parameters = _parameters(plan)
-        _check(plan, parameters)
-        zero, rows, tables = Fraction(0), [], (*_tables(plan), *plan.workplaces)
+        self._check(plan)
+        zero, rows, tables = Fraction(0), [], (*tables_of_homes(plan), *plan.workplaces)
+        parameters = self._parameters(plan)
         ratios = [*parameters.ratios, *(table.parameters.ratio for table in plan.workplaces)]
         if plan.changes_workplaces:
             sets = frozenset([(True,) * len(tables)])
@@ -147,43 +215,29 @@ class Geometric(Mechanism):
             loss, presence = max(loss, alone), Presence(alone, zero, alone, zero)
         return Guarantee(loss, zero, loss, zero, ((loss, zero),), tuple(rows), presence)
 
-    def as_of_all(self, plan: Plan, share: float) -> Plan:
-        """Return the plan of a sample with less noise in secondary tables."""
-        parameters = _parameters(plan)
-        secondary = tuple(_with_less_noise(table, share) for table in parameters.secondary if share < 1)
-        return replace(plan, parameters=replace(parameters, secondary=secondary)) if secondary else plan
-
-    def tables(self, plan: Plan) -> tuple[MeasuredTable, ...]:
-        """Return the table of the pools and the secondary ones, each with its p."""
-        parameters = _parameters(plan)
-        numbers = (replace(parameters, secondary=()), *parameters.secondary)
-        return tuple(
-            MeasuredTable(table.n, table.domain, table.domains, ratio)
-            for table, ratio in zip(_tables(plan), numbers, strict=True)
-        )
-
-    def noise_share(self, plan: Plan) -> float:
-        """Return the expected share of noise among the workers that noisy counts hold (not a bound).
-
-        Per pool, the positive noise that its cells expect over that and its slots, weighted by draws.
-        """
-        p = float(_parameters(plan).ratio)
-        mass = plan.k * p / (1 - p * p)
-        return float(np.average(mass / (mass + plan.pools.n), weights=plan.pools.m))
-
     def explain(self, plan: Plan, guarantee: Guarantee) -> tuple[str, str]:
         """Say what is added to the cells, and what epsilon pays for."""
         of_workplaces = [table.parameters.ratio for table in plan.workplaces]
-        ratios = [float(ratio) for ratio in (*of_workplaces, *_parameters(plan).ratios)]
+        ratios = [float(ratio) for ratio in (*of_workplaces, *self._parameters(plan).ratios)]
         sizes = " and ".join(f"{2 * p / (1 - p * p):.2g}" for p in ratios)
         numbers = " and ".join(f"{p:.6g}" for p in ratios)
-        per, summed = (", one a table", ", added up") if len(ratios) > 1 else ("", "")
-        if not any(map(all, changed_tables([table.domains for table in _tables(plan)]))):
-            summed = ", added up over tables that neighbours can differ in together,"
+        per = ", one a table" if len(ratios) > 1 else ""
         return (
             f"two-sided geometric noise, {sizes} workers up or down in the mean{per}; every cell is kept",
-            f"noise 2 ln(1/p){summed} with p = {numbers}{per}; nothing fails",
+            f"noise 2 ln(1/p){summed_in_words(plan)} with p = {numbers}{per}; nothing fails",
         )
+
+
+def tables_of_homes(plan: Plan) -> tuple[Table, ...]:
+    """Return the table of the pools and the secondary ones."""
+    return (Table(plan.pools.n, plan.pools.domain, plan.domains), *plan.secondary)
+
+
+def summed_in_words(plan: Plan) -> str:
+    """Say over which tables losses are added up; nothing where there is one."""
+    if not any(map(all, changed_tables([table.domains for table in tables_of_homes(plan)]))):
+        return ", added up over tables that neighbours can differ in together,"
+    return ", added up" if plan.secondary or plan.workplaces else ""
 
 
 def changed_tables(tables: Sequence[Domains]) -> Sets:
@@ -234,16 +288,6 @@ def joint_loss(sets: Sets, losses: Sequence[Fraction]) -> Fraction:
     return max(added)
 
 
-def _with_less_noise(parameters: GeometricParameters, part: float) -> GeometricParameters:
-    """Return the ratio of noise whose standard deviation is a part of what it was: for trials, in floats."""
-    p = float(parameters.ratio)
-    inverse = (1 - p) ** 2 / (2 * p) / part**2  # of the variance, 2p / (1 - p)^2
-    smaller = 1 / (1 + inverse + ((1 + inverse) ** 2 - 1) ** 0.5)
-    total = parameters.numerator + parameters.denominator
-    numerator = max(1, int(total * smaller / (1 + smaller)))
-    return GeometricParameters(numerator, total - numerator)
-
-
 def table_class(table: Table, ratio: Fraction) -> GeometricClass:
     """Return the guarantee of the counts of a measured table that every record may change."""
     return GeometricClass(
@@ -277,30 +321,6 @@ def presence_loss(ratio: Fraction) -> Fraction:
         return upper_fraction(balls.log(balls.number(1 / ratio)))
 
 
-def noisy_counts(
-    counts: NDArray[np.int64], parameters: GeometricParameters, stream: WordStream
-) -> NDArray[np.int64]:
-    """Add noise to every count.
-
-    Lemma 20 of docs/privacy.md.
-
-    Parameters
-    ----------
-    counts : ndarray of int64, shape (n_cells,)
-        **Confidential**: records of every cell, empty or not.
-    parameters : GeometricParameters
-        Of the table; its secondary tables are not looked at.
-    stream : WordStream
-        Of this table alone.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_cells,)
-        Noisy counts; they may be published.
-    """
-    return counts + two_sided_noise(counts.size, parameters.numerator, parameters.denominator, stream)
-
-
 def calibrated_noise(epsilon: Fraction) -> GeometricParameters:
     """Return the smallest p = P/Q with P + Q = 2^62 whose loss, rounded up, is at most epsilon."""
     with rigorous() as balls:
@@ -309,27 +329,3 @@ def calibrated_noise(epsilon: Fraction) -> GeometricParameters:
     while numerator < _TOTAL // 2 and noise_loss(Fraction(numerator, _TOTAL - numerator)) > epsilon:
         numerator += 1
     return GeometricParameters(numerator, _TOTAL - numerator)
-
-
-def _check(plan: Plan, parameters: GeometricParameters) -> None:
-    """Check that the sampler can draw with every p, and hold every pool."""
-    for number in (parameters, *parameters.secondary, *(table.parameters for table in plan.workplaces)):
-        check_ratio(number.numerator, number.denominator)
-    if len(parameters.secondary) != len(plan.secondary):
-        raise ValueError("every measured table of the plan needs its own ratio")
-    if plan.pool_class.any():
-        raise ValueError("a pool names an unknown class")
-    for table in (*_tables(plan), *plan.workplaces):
-        sizes = zip(table.k.tolist(), table.n.tolist(), strict=True)
-        if any(cells * jobs > MAX_MASS for cells, jobs in sizes):
-            raise ValueError("the cells and slots of a pool do not fit the sampler's 61 bits")
-
-
-def _tables(plan: Plan) -> tuple[Table, ...]:
-    return (Table(plan.pools.n, plan.pools.domain, plan.domains), *plan.secondary)
-
-
-def _parameters(plan: Plan) -> GeometricParameters:
-    if not isinstance(plan.parameters, GeometricParameters):
-        raise TypeError("the plan is not one of two-sided geometric noise")
-    return plan.parameters

@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 
 from synth._words import bounded as _bounded
 from synth._words import compiled as _compiled
+from synth.noise import RARE_BITS, is_rare, log_chance_of_zeros
 from synth.randomness import WordStream
 from synth.tails import rigorous
 
 Int64 = NDArray[np.int64]
 
-_BITS = 64
-_ODDS = 2.0 ** np.arange(1, 65)  # v of Lemma 42 that are tried
 _DONE, _VALUE = 0, 1  # positions in the state array: values finished, and the one that is growing
 _MAX_WORDS = 2**20
 _MOST_STEPS = 4_000  # of one value, expected: twice those of an epsilon of 1/1000
@@ -101,7 +100,7 @@ def noise_limit(ratio: Fraction) -> int:
     One that is farther is rare, by Lemma 42 of docs/privacy.md.
     """
     with rigorous() as balls:
-        far = (_BITS + 1) * balls.log(balls.number(2)) / balls.log(balls.number(1 / ratio))
+        far = (RARE_BITS + 1) * balls.log(balls.number(2)) / balls.log(balls.number(1 / ratio))
         return math.floor(float(far.upper()) * (1 + 1e-9))
 
 
@@ -123,7 +122,7 @@ def rare_residuals(ratio: Fraction, cells: Int64, residuals: Int64) -> bool:
     largest: dict[int, int] = {}
     for k, residual in zip(cells[some].tolist(), far[some].tolist(), strict=True):
         largest[k] = max(residual, largest.get(k, 0))
-    return any(_rare(_log_tail(ratio, k, residual)) for k, residual in largest.items())
+    return any(is_rare(_log_tail(ratio, k, residual)) for k, residual in largest.items())
 
 
 def _log_tail(ratio: Fraction, k: int, residual: int) -> Any:
@@ -151,19 +150,7 @@ def rare_zeros(ratio: Fraction, cells: Int64, zeros: int) -> bool:
     zeros : int
         How many of the groups have the residual 0.
     """
-    sizes, groups = np.unique(cells, return_counts=True)
     with rigorous() as balls:
         p = balls.number(ratio)
-        sixth, third, half = ((1 - p) ** 2 / (1 + c * p + p * p) for c in (-1, 1, 2))
-        zero = [(1 + 2 * sixth**k + 2 * third**k + half**k) / 6 for k in sizes.tolist()]
-        roughly = np.array([*map(float, zero)])
-        tried = [groups @ np.log1p(roughly * (v - 1)) - zeros * math.log(v) for v in _ODDS]
-        v = balls.number(int(_ODDS[np.argmin(tried)]))
-        logs = (int(n) * balls.log(1 + b * (v - 1)) for n, b in zip(groups, zero, strict=True))
-        return _rare(sum(logs, -zeros * balls.log(v)))
-
-
-def _rare(log_bound: Any) -> bool:
-    """Say whether a probability is below 2^-64, by a ball with an upper bound of its logarithm."""
-    with rigorous() as balls:
-        return bool(log_bound < -_BITS * balls.log(balls.number(2)))
+        waves = tuple((1 - p) ** 2 / (1 + c * p + p * p) for c in (-1, 1, 2))
+        return is_rare(log_chance_of_zeros(waves, cells, zeros))

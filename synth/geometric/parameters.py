@@ -5,47 +5,34 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from operator import index
-from typing import Any, ClassVar
+from typing import ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from synth.geometric.noise import check_ratio, noise_limit, rare_residuals, rare_zeros, two_sided_noise
 from synth.mechanism import ClassGuarantee
+from synth.noise import Law, Noise
+from synth.randomness import WordStream
 from synth.rationals import decimal_down
 
+Int64 = NDArray[np.int64]
 
-@dataclass(frozen=True)
-class GeometricParameters:
+
+class GeometricParameters(Noise):
     """The calibrated numbers of a plan: p of each measured table, as a ratio of integers.
 
-    Attributes
-    ----------
-    numerator, denominator : int
-        0 < numerator < denominator; P(noise = z) is proportional to (numerator / denominator)^|z|.
-    secondary : tuple of GeometricParameters
-        The same of secondary tables (`Plan.secondary`), in their order.
+    0 < numerator < denominator, and P(noise = z) is proportional to (numerator / denominator)^|z|.
     """
-
-    numerator: int
-    denominator: int
-    secondary: tuple[GeometricParameters, ...] = ()
 
     def __repr__(self) -> str:
         ratios = ", ".join(decimal_down(ratio, 6) for ratio in self.ratios)
         return f"<GeometricParameters: ratios {ratios}; rounded down, the attributes are exact>"
 
     @property
-    def ratio(self) -> Fraction:
-        """The ratio p, of the first table."""
-        return Fraction(self.numerator, self.denominator)
-
-    @property
-    def ratios(self) -> tuple[Fraction, ...]:
-        """The ratio p of every table."""
-        return (self.ratio, *(table.ratio for table in self.secondary))
-
-    @property
-    def variance(self) -> float:
-        """The variance of the noise of the first table, 2 p / (1 - p)^2."""
-        return float(2 * self.ratio / (1 - self.ratio) ** 2)
+    def law(self) -> Law:
+        """The law of the first table, in floats."""
+        return Law(float(self.ratio))
 
     @classmethod
     def of_variance(cls, variance: float) -> GeometricParameters:
@@ -54,19 +41,25 @@ class GeometricParameters:
         ratio = 1 / (half + math.sqrt(half**2 - 1))
         return cls(min(max(1, int(ratio * 2**40)), 2**40 - 1), 2**40)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return integers only; of one table as before there could be several."""
-        first = {"numerator": self.numerator, "denominator": self.denominator}
-        secondary = [table.to_json() for table in self.secondary]
-        return {**first, "secondary": secondary} if secondary else first
+    def check(self) -> None:
+        """Check that noise of p can be drawn, and ends (`check_ratio`)."""
+        check_ratio(self.numerator, self.denominator)
 
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> GeometricParameters:
-        """Read what `to_json` returned; a float is a TypeError."""
-        secondary = tuple(cls.from_json(table) for table in data.get("secondary", ()))
-        if any(table.secondary for table in secondary):
-            raise ValueError("a secondary table cannot have secondary tables")
-        return cls(index(data["numerator"]), index(data["denominator"]), secondary)
+    def draw(self, size: int, stream: WordStream) -> Int64:
+        """Draw independent noise of the first table, exactly (`two_sided_noise`)."""
+        return two_sided_noise(size, self.numerator, self.denominator, stream)
+
+    def limit(self) -> int:
+        """Return `noise_limit`."""
+        return noise_limit(self.ratio)
+
+    def rare_residuals(self, cells: Int64, residuals: Int64) -> bool:
+        """Say what `synth.geometric.noise.rare_residuals` says."""
+        return rare_residuals(self.ratio, cells, residuals)
+
+    def rare_zeros(self, cells: Int64, zeros: int) -> bool:
+        """Say what `synth.geometric.noise.rare_zeros` says."""
+        return rare_zeros(self.ratio, cells, zeros)
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,12 +1,12 @@
-"""Posteriors of counts with two-sided geometric noise, under a prior that is measured on the counts.
+"""Posteriors of noisy counts, under a prior that is measured on the counts.
 
 A count is taken to be negative binomial around what is expected in its cell, with kappa P as shape (P is
 the cell's share of its group, kappa the concentration): what a Poisson count is whose mean is gamma. Most
 counts are near to what is expected, and a few far from it: each has one of two concentrations, by lot. With
 one for all, a count is overruled that is many deviations of its noise away from what was expected. Times the
-likelihood p^|y - x| of the noise, up to the public size of its group, and tilted by one factor for each group
-so that the means of its cells add up to that size, this is the posterior of the count. What noise hardly ever
-does (`reach`) is ruled out. It costs no privacy: it sees noisy counts and public numbers only.
+likelihood of its noise (`synth.noise.Law`), up to the public size of its group, and tilted by one factor for
+each group so that the means of its cells add up to that size, this is the posterior of the count. What noise
+hardly ever does (`reach`) is ruled out. It costs no privacy: it sees noisy counts and public numbers only.
 
 All sums run in one fixed order on one thread: the same counts give the same bits.
 """
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth._words import compiled as _compiled
+from synth.noise import Law
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -38,6 +39,7 @@ _AT_ONCE = 128  # cells whose moments a processor computes side by side, with
 _SMALL = 4.0  # shapes below this
 _LEAST = 1e-9  # prior mean of a cell, of which nobody can be sure that it is empty
 _MOST_ODDS = 16.0  # logarithm of those that a count is near, or far
+_MOST_TILT = 200.0  # with this and _LARGE floats hold each step
 _SURE = 700.0  # logarithm of odds that are as good as certain: floats end beyond
 
 
@@ -84,14 +86,13 @@ class _Parts(NamedTuple):
     weights: Float64
 
 
-def reach(ratio: float) -> int:
+def reach(law: Law) -> int:
     """Return how far a count may be from its noisy one: noise is farther with probability 10^-6 at most."""
-    beyond = math.log(_RARE * (1 + ratio) / 2) / math.log(ratio)  # 2 p^d / (1 + p) is that of d or more
-    return max(0, math.ceil(beyond) - 1)
+    return law.reach(_RARE)
 
 
 def posterior(
-    noisy: Int64, offsets: Int64, expected: Float64, n: Int64, deviations: Deviations, ratio: float
+    noisy: Int64, offsets: Int64, expected: Float64, n: Int64, deviations: Deviations, law: Law
 ) -> tuple[Float64, Float64]:
     """Return posterior mean and variance of every count, means adding up to the public size in each group.
 
@@ -103,8 +104,8 @@ def posterior(
         Prior means; they add up to n in each group.
     n : ndarray of int64, shape (n_groups,)
     deviations : Deviations
-    ratio : float
-        p.
+    law : Law
+        Of the noise.
 
     Returns
     -------
@@ -114,20 +115,20 @@ def posterior(
     moments = np.empty((2, expected.size))
     # Writable as most are: numba would compile the same once more for arrays that are not.
     noisy, n = np.require(noisy, requirements="W"), np.require(n, requirements="W")
-    _posterior(noisy, offsets, expected, n, deviations, ratio, reach(ratio), moments)
+    _posterior(noisy, offsets, expected, n, deviations, law, reach(law), moments)
     return moments[0], moments[1]
 
 
-def bring_within_reach(values: Float64, noisy: Int64, offsets: Int64, n: Int64, ratio: float) -> float:
+def bring_within_reach(values: Float64, noisy: Int64, offsets: Int64, n: Int64, law: Law) -> float:
     """Bring expected counts within reach of noisy ones, groups adding up to n; return how far they were off.
 
     Where counts of a group cannot add up so, they may be as far as they must.
     """
-    return float(_bring_within_reach(values, noisy, offsets, n, reach(ratio)))
+    return float(_bring_within_reach(values, noisy, offsets, n, reach(law)))
 
 
 def least_loss(
-    noisy: Int64, offsets: Int64, expected: Float64, n: Int64, deviations: Deviations, ratio: float
+    noisy: Int64, offsets: Int64, expected: Float64, n: Int64, deviations: Deviations, law: Law
 ) -> Float64:
     """Return whole counts whose expected absolute error is least, groups adding up to their public sizes.
 
@@ -138,7 +139,7 @@ def least_loss(
     parts.
     """
     counts = np.empty_like(expected)
-    _least_loss(noisy, offsets, expected, n, deviations, ratio, reach(ratio), counts)
+    _least_loss(noisy, offsets, expected, n, deviations, law, reach(law), counts)
     return counts
 
 
@@ -172,9 +173,7 @@ def expect_anywhere(expected: Float64, offsets: Int64, n: Int64) -> Float64:
     return result
 
 
-def likeliest_deviations(
-    noisy: Int64, offsets: Int64, expected: Float64, n: Int64, ratio: float
-) -> Deviations:
+def likeliest_deviations(noisy: Int64, offsets: Int64, expected: Float64, n: Int64, law: Law) -> Deviations:
     """Return the deviations, of a grid of concentrations, under which noisy counts of groups are likeliest.
 
     The likelihood is climbed up to a peak. Beforehand one count counts as near, and one as far: so the share
@@ -183,13 +182,13 @@ def likeliest_deviations(
     logs: dict[int, Float64] = {}
     # Sums go on up to a count. One beyond these is refused where sizes are public
     # (`synth.geometric.noise`); where they are not, it says no more than this.
-    noisy = np.minimum(noisy, np.repeat(n + math.ceil(-46 / math.log(ratio)), np.diff(offsets)))
+    noisy = np.minimum(noisy, np.repeat(n + law.beyond(46), np.diff(offsets)))
     looked_at: dict[tuple[int, int], tuple[float, float]] = {}
 
     def log(i: int) -> Float64:
         if i not in logs:
             logs[i] = np.empty(noisy.size)
-            _log_likelihoods(noisy, offsets, expected, n, _GRID[i], ratio, logs[i])
+            _log_likelihoods(noisy, offsets, expected, n, _GRID[i], law, logs[i])
         return logs[i]
 
     def look(pair: tuple[int, int]) -> float:
@@ -245,29 +244,39 @@ def log_rising(shape, count):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _moments(y, shape, z, p, most):  # type: ignore[no-untyped-def]
+def _first_step(y, nearest, law):  # type: ignore[no-untyped-def]
+    """Return how likely noise is that leads one step farther than to the nearest count that there can be."""
+    return law.first if y == nearest else law.first * law.fall ** abs(y - nearest)
+
+
+@_compiled
+def _moments(noisy, shape, z, law, most):  # type: ignore[no-untyped-def]
     """Return the log of the sum of weights of x up to `most`, over that of y, and mean and variance of x.
 
-    Weights are C(shape + x - 1, x) z^x p^|y - x|.
+    Weights are C(shape + x - 1, x) z^x times the likelihood of the noisy count. y is the x next to it.
     """
-    y = min(max(y, 0), most)  # others say the same of all x that there can be
+    y = min(max(noisy, 0), most)
     total, first, second = 1.0, 0.0, 0.0  # moments of x - y
     weight, at_y, d, divided = 1.0, 1.0, 0, 0
+    p = _first_step(noisy, y, law)
     while y + d < most:
         weight *= (shape + y + d) / (y + d + 1) * z * p
         d += 1
+        p *= law.fall
         total += weight
         first += weight * d
         second += weight * d * d
-        if weight * d * d < 1e-10 * total:
+        # At a count of 0 the factor may be tiny, and above 1 from there on.
+        if weight * d * d < 1e-10 * total and (shape + y + d) * z * p < y + d + 1:
             break
         if weight > _LARGE:
             weight, at_y, divided = weight / _LARGE, at_y / _LARGE, divided + 1
             total, first, second = total / _LARGE, first / _LARGE, second / _LARGE
-    weight, d = at_y, 0
+    weight, d, p = at_y, 0, _first_step(noisy, y, law)
     while d < y:
         weight *= (y - d) / (max(shape + y - d - 1, 1e-300) * z) * p
         d += 1
+        p *= law.fall
         total += weight
         first -= weight * d
         second += weight * d * d
@@ -285,7 +294,7 @@ def _moments(y, shape, z, p, most):  # type: ignore[no-untyped-def]
 def _moments_of_ones(cells, shape, z, p, most, log_total, mean, variance):  # type: ignore[no-untyped-def]
     """Fill in what `_moments` returns of cells with y = 1, bit for bit, of many at a time.
 
-    For shapes below `_SMALL`, of which no weight is large.
+    For shapes below `_SMALL`, of which no weight is large, and noise whose steps are all p.
     """
     base, weight, goes_on = np.empty(_AT_ONCE), np.empty(_AT_ONCE), np.empty(_AT_ONCE, np.int64)
     total, first, second = np.empty(_AT_ONCE), np.empty(_AT_ONCE), np.empty(_AT_ONCE)
@@ -360,11 +369,13 @@ def _largest_below(n, shape, odds):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _fill(noisy, n, z, p, kind, ones, others, parts):  # type: ignore[no-untyped-def]
+def _fill(noisy, n, z, law, kind, ones, others, parts):  # type: ignore[no-untyped-def]
     """Fill in what `_moments` returns of all cells of a group, if they are near or if they are far."""
     shape, cells = parts.shape[kind], parts.cells
     log_total, mean, variance = parts.log_total[kind], parts.mean[kind], parts.variance[kind]
-    below = _largest_below(n, shape.max(), z * p)  # of smaller shapes no count is as large as its group
+    # Of smaller shapes no count is as large as its group; sums to no end are known of one law.
+    p = law.first
+    below = _largest_below(n, shape.max(), z * p) if law.fall == 1.0 else 0.0
     unlimited = below > 0.0
     if unlimited:
         rest = 1.0 - z * p
@@ -374,15 +385,15 @@ def _fill(noisy, n, z, p, kind, ones, others, parts):  # type: ignore[no-untyped
             mean[c] = shape[c] * (z * p) / rest
             variance[c] = mean[c] / rest
             if shape[c] > below and noisy[c] <= 0:
-                log_total[c], mean[c], variance[c] = _moments(noisy[c], shape[c], z, p, n)
+                log_total[c], mean[c], variance[c] = _moments(noisy[c], shape[c], z, law, n)
         _moments_of_ones(cells[:ones], shape, z, p, n, log_total, mean, variance)
     for i in range(others if unlimited else 0, cells.size if unlimited else noisy.size):
         c = cells[i] if unlimited else i
-        log_total[c], mean[c], variance[c] = _moments(noisy[c], shape[c], z, p, n)
+        log_total[c], mean[c], variance[c] = _moments(noisy[c], shape[c], z, law, n)
 
 
 @_compiled
-def _tilted(noisy, expected, n, deviations, p, limit, moments, parts):  # type: ignore[no-untyped-def]
+def _tilted(noisy, expected, n, deviations, law, limit, moments, parts):  # type: ignore[no-untyped-def]
     """Fill in moments of a group's counts, tilted so that means within limits add up to n; return odds."""
     mean, variance, low, high = moments
     shape, log_total, means, variances, odds, far, cells, _ = parts
@@ -392,8 +403,11 @@ def _tilted(noisy, expected, n, deviations, p, limit, moments, parts):  # type: 
     log_ratio = math.log(odds_far / odds_near)
     log_none = math.log(1.0 - odds_near), math.log(1.0 - odds_far)
     prior = math.log(deviations.share) - math.log(1.0 - deviations.share)
-    top, bottom = -math.log(odds_far * p) + min(30.0, 500.0 / n), -60.0  # no more than floats hold
-    tilt = min(0.0, -math.log(odds_far * p) / 2)
+    # No more than floats hold; where each step is rarer than the one before, as much as the last one needs.
+    last = -limit * math.log(law.fall)
+    most = min(30.0, 500.0 / n) if law.fall == 1.0 else min(30.0 + last, _MOST_TILT)
+    top, bottom = -math.log(odds_far * law.first) + most, -min(60.0 + last, _MOST_TILT)
+    tilt = min(0.0, -math.log(odds_far * law.first) / 2)
     ones, others = 0, cells.size  # from both ends of `cells`
     for c in range(noisy.size):
         share = max(expected[c], _LEAST) / n
@@ -413,7 +427,7 @@ def _tilted(noisy, expected, n, deviations, p, limit, moments, parts):  # type: 
     for turn in range(61):
         z = math.exp(tilt)
         for kind in range(2):
-            _fill(noisy, n, (odds_near, odds_far)[kind] * z, p, kind, ones, others, parts)
+            _fill(noisy, n, (odds_near, odds_far)[kind] * z, law, kind, ones, others, parts)
         total, spread = 0.0, 0.0
         for c in range(noisy.size):
             log_odds = odds[c] + log_total[1, c] - log_total[0, c]
@@ -487,13 +501,13 @@ def _some(parts, k):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _posterior(noisy, offsets, expected, n, deviations, p, limit, result):  # type: ignore[no-untyped-def]
+def _posterior(noisy, offsets, expected, n, deviations, law, limit, result):  # type: ignore[no-untyped-def]
     most = np.diff(offsets).max()
     room, low, high = _room_for(most), np.empty(most), np.empty(most)
     for g in range(n.size):
         cells, k = slice(offsets[g], offsets[g + 1]), offsets[g + 1] - offsets[g]
         moments = _Moments(result[0, cells], result[1, cells], low[:k], high[:k])
-        _tilted(noisy[cells], expected[cells], n[g], deviations, p, limit, moments, _some(room, k))
+        _tilted(noisy[cells], expected[cells], n[g], deviations, law, limit, moments, _some(room, k))
         _meet(moments.mean, moments.low, moments.high, n[g])
 
 
@@ -506,14 +520,15 @@ def _rescaled(weight, log_scale, scale, log_large):  # type: ignore[no-untyped-d
 
 
 @_compiled
-def _quantile(y, n, near, far, p, mean, level, weights):  # type: ignore[no-untyped-def]
+def _quantile(noisy, n, near, far, law, mean, level, weights):  # type: ignore[no-untyped-def]
     """Return how many j there are such that more than j has at least this posterior probability.
 
     `near` and `far` are shape, odds, and logarithm of the probability to be that and the noisy count.
     """
     if mean < level:  # Markov's inequality
         return 0
-    y = min(max(y, 0), n)
+    y = min(max(noisy, 0), n)
+    p = start = _first_step(noisy, y, law)
     log_large = math.log(_LARGE)
     first, second, log_first, log_second = 1.0, 1.0, near[2], far[2]
     near_scale, far_scale = math.exp(log_first), math.exp(log_second)
@@ -525,6 +540,7 @@ def _quantile(y, n, near, far, p, mean, level, weights):  # type: ignore[no-unty
         first, log_first, near_scale = _rescaled(first, log_first, near_scale, log_large)
         second, log_second, far_scale = _rescaled(second, log_second, far_scale, log_large)
         above += 1
+        p *= law.fall
         weights[above] = near_scale * first + far_scale * second
     tail = 0.0
     for d in range(above, -1, -1):
@@ -533,8 +549,10 @@ def _quantile(y, n, near, far, p, mean, level, weights):  # type: ignore[no-unty
             return y + d
     first, second, log_first, log_second = 1.0, 1.0, near[2], far[2]
     near_scale, far_scale = math.exp(log_first), math.exp(log_second)
+    p = start
     for d in range(y):
         step = (y - d) * p
+        p *= law.fall
         first *= step / (max(near[0] + y - d - 1, 1e-300) * near[1])
         second *= step / (max(far[0] + y - d - 1, 1e-300) * far[1])
         first, log_first, near_scale = _rescaled(first, log_first, near_scale, log_large)
@@ -546,32 +564,32 @@ def _quantile(y, n, near, far, p, mean, level, weights):  # type: ignore[no-unty
 
 
 @_compiled
-def _quantiles(noisy, n, odds, p, level, moments, parts, counts):  # type: ignore[no-untyped-def]
+def _quantiles(noisy, n, odds, law, level, moments, parts, counts):  # type: ignore[no-untyped-def]
     """Fill in the quantiles of a group's counts, within limits, and return their sum."""
     total = 0.0
     for c in range(noisy.size):
         log_far = math.log(max(parts.far[c], 1e-300)) - parts.log_total[1, c]
         log_near = math.log(max(1.0 - parts.far[c], 1e-300)) - parts.log_total[0, c]
         near, far = (parts.shape[0, c], odds[0], log_near), (parts.shape[1, c], odds[1], log_far)
-        count = _quantile(noisy[c], n, near, far, p, moments.mean[c], level, parts.weights)
+        count = _quantile(noisy[c], n, near, far, law, moments.mean[c], level, parts.weights)
         counts[c] = min(max(count, moments.low[c]), moments.high[c])
         total += counts[c]
     return total
 
 
 @_compiled
-def _least_loss(noisy, offsets, expected, n, deviations, p, limit, counts):  # type: ignore[no-untyped-def]
+def _least_loss(noisy, offsets, expected, n, deviations, law, limit, counts):  # type: ignore[no-untyped-def]
     most = np.diff(offsets).max()
     room, bounds, lower = _room_for(most), np.empty((4, most)), np.empty(most)
     for g in range(n.size):
         cells, k = slice(offsets[g], offsets[g + 1]), offsets[g + 1] - offsets[g]
         parts, upper = _some(room, k), counts[cells]
         moments = _Moments(bounds[0, :k], bounds[1, :k], bounds[2, :k], bounds[3, :k])
-        odds = _tilted(noisy[cells], expected[cells], n[g], deviations, p, limit, moments, parts)
+        odds = _tilted(noisy[cells], expected[cells], n[g], deviations, law, limit, moments, parts)
         # As many at `high` or fewer, and more at `low`.
         low, high, level, total = 0.0, 1.0, 0.5, 0.0
         for _ in range(40):
-            total = _quantiles(noisy[cells], n[g], odds, p, level, moments, parts, upper)
+            total = _quantiles(noisy[cells], n[g], odds, law, level, moments, parts, upper)
             if total == n[g]:
                 break
             if total > n[g]:
@@ -581,38 +599,43 @@ def _least_loss(noisy, offsets, expected, n, deviations, p, limit, counts):  # t
             level = (low + high) / 2
         if total != n[g]:
             # Those at the level are equal: each gets its part.
-            over = _quantiles(noisy[cells], n[g], odds, p, low, moments, parts, lower[:k])
-            under = _quantiles(noisy[cells], n[g], odds, p, high, moments, parts, upper)
+            over = _quantiles(noisy[cells], n[g], odds, law, low, moments, parts, lower[:k])
+            under = _quantiles(noisy[cells], n[g], odds, law, high, moments, parts, upper)
             part = (n[g] - under) / max(over - under, 1.0)
             for c in range(k):
                 upper[c] += part * (lower[c] - upper[c])
+            if not under <= n[g] <= over:  # what is that unlikely no level tells apart
+                _meet(upper, moments.low, moments.high, n[g])
 
 
 @_compiled
-def _log_likelihoods(noisy, offsets, expected, n, concentration, p, result):  # type: ignore[no-untyped-def]
+def _log_likelihoods(noisy, offsets, expected, n, concentration, law, result):  # type: ignore[no-untyped-def]
     """Fill in the log-likelihood of each noisy count, but for what no concentration changes."""
     for g in range(n.size):
         z = n[g] / (n[g] + concentration)
-        log_z, log_rest, log_none = math.log(z), math.log(1.0 - z), math.log(1.0 - z * p)
+        log_z, log_rest, log_none = math.log(z), math.log(1.0 - z), math.log(1.0 - z * law.first)
         for c in range(offsets[g], offsets[g + 1]):
             shape = concentration * max(expected[c], _LEAST) / n[g]
-            y = noisy[c]
-            if y <= 0:
+            if noisy[c] <= 0 and law.fall == 1.0:
                 result[c] = shape * (log_rest - log_none)
                 continue
+            y = max(noisy[c], 0)
+            p = _first_step(noisy[c], y, law)
             total, weight, at_y, d = 1.0, 1.0, 1.0, 0
             divided = 0
             while weight * (d + 1) >= 1e-10 * total:
                 weight *= (shape + y + d) / (y + d + 1) * z * p
                 d += 1
+                p *= law.fall
                 total += weight
                 if weight > _LARGE:
                     weight, at_y, total = weight / _LARGE, at_y / _LARGE, total / _LARGE
                     divided += 1
-            weight, d = at_y, 0
+            weight, d, p = at_y, 0, _first_step(noisy[c], y, law)
             while d < y:
                 weight *= (y - d) / (max(shape + y - d - 1, 1e-300) * z) * p
                 d += 1
+                p *= law.fall
                 total += weight
                 if weight > _LARGE:
                     weight, total = weight / _LARGE, total / _LARGE

@@ -418,10 +418,10 @@ class _Fit:
             counts, size = (noisy[part.cells], part.table.offsets), part.table.n
             prior = expect_anywhere(expected[part.cells], part.table.offsets, size)
             if not whole or len(self._tables) > 1:
-                mean, spread = posterior(*counts, prior, size, deviations, table.ratio)
+                mean, spread = posterior(*counts, prior, size, deviations, table.law)
                 variance[part.cells] = spread
             if whole:
-                mean = least_loss(*counts, prior, size, deviations, table.ratio)
+                mean = least_loss(*counts, prior, size, deviations, table.law)
             if not np.isfinite(mean).all():  # every row that has such a cell would come out uniform
                 raise ArithmeticError(
                     "posteriors of noisy counts are not finite, which is a fault of odsynth"
@@ -433,11 +433,11 @@ class _Fit:
         self, k: int, noisy: Cells, expected: Cells, kin: Int64, deviations: Deviations, profile: Cells
     ) -> None:
         """Expect of each group what was expected of it and what the others of its kin show."""
-        ratio = self._tables[k].ratio
+        law = self._tables[k].law
         for part in self._parts[k]:
             offsets, size, of = part.table.offsets, part.table.n, kin[part.groups]
             prior = expect_anywhere(expected[part.cells], offsets, size)
-            mean, _ = posterior(noisy[part.cells], offsets, prior, size, deviations, ratio)
+            mean, _ = posterior(noisy[part.cells], offsets, prior, size, deviations, law)
             shown = np.empty_like(mean)
             _profiles(mean, prior, offsets, size, of - of.min(), deviations, shown)
             profile[part.cells] = shown
@@ -466,7 +466,7 @@ class _Fit:
                     sampled.append((counts[cells].copy(), prior[cells].copy()))
         some, means = map(np.concatenate, zip(*sampled, strict=True))
         offsets, n = offsets_of(table.k[sample]), table.n[sample]
-        return likeliest_deviations(some, offsets, expect_anywhere(means, offsets, n), n, table.ratio)
+        return likeliest_deviations(some, offsets, expect_anywhere(means, offsets, n), n, table.law)
 
     def agree(self, noisy: Sequence[Cells], targets: Sequence[Cells], variances: Sequence[Cells]) -> None:
         """Change the targets of tables so that homes add up alike in all.
@@ -490,12 +490,11 @@ class _Fit:
                 common, of = common[kept], of[kept]
         precision, total = np.zeros(common.size), np.zeros(common.size)
         for k, (target, variance) in enumerate(zip(targets, variances, strict=True)):
-            p = self._tables[k].ratio
             if k == last:
                 of_total = self._area_totals(k, variance, common)
                 sums = self._area_totals(k, target, common)
             else:
-                of_total = self._cells_of_areas(k, common) * 2 * p / (1 - p) ** 2
+                of_total = self._cells_of_areas(k, common) * self._tables[k].law.variance
                 sums = self._area_totals(k, noisy[k], common)
             precision += 1 / np.maximum(of_total, _LEAST_SPREAD)
             total += sums / np.maximum(of_total, _LEAST_SPREAD)
@@ -536,7 +535,7 @@ class _Fit:
         for part in self._parts[k]:
             expected = self._expected[k][part.cells]
             target = expected.copy()
-            off = bring_within_reach(target, noisy[part.cells], part.table.offsets, part.table.n, table.ratio)
+            off = bring_within_reach(target, noisy[part.cells], part.table.offsets, part.table.n, table.law)
             if off > 0:
                 factors = self.factors[k][part.cells]
                 _scale(factors, target, expected)

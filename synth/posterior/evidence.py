@@ -1,13 +1,13 @@
 """Evidence of confidential counts, and whole counts of a group's cells drawn from their posterior given it.
 
 A count x is negative binomial a priori, with odds z: what a Poisson count is whose mean is gamma. What was
-published of its cell has a likelihood, one of two:
+published of its cell has a likelihood:
 
-- a noisy count y, with p^|y - x| (two-sided geometric noise);
+- a noisy count y, with p^|y - x| (two-sided geometric noise) or e^(c (y - x)^2) (discrete Gaussian noise);
 - d draws from an urn with the prior a, with Gamma(x + a + d) / Gamma(x + a). A cell that may have been pruned
   was in the urn with the probability of its retention where it has no jobs.
 
-Both are products over cells but for the sum, the size of the group, which is public. So the distribution of
+All are products over cells but for the sum, the size of the group, which is public. So the distribution of
 sums of the first cells is found cell by cell, and counts are drawn backwards from the last one: exactly, but
 for what floats and windows of eight standard deviations leave out.
 """
@@ -23,15 +23,17 @@ from numpy.typing import NDArray
 
 from synth._words import compiled as _compiled
 from synth.geometric.measured import MeasuredTable
+from synth.noise import Law
 from synth.plan import Table
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
-NOISE, URN = 0, 1
+GEOMETRIC, URN, GAUSSIAN = 0, 1, 2
 
 _TINY = 1e-11  # part of a count's posterior that may be left out at either end
 _DEVIATIONS = 8.0
+_LARGEST = 300.0  # logarithm of odds: floats end beyond its double
 _LARGE_VARIANCE = 16.0  # of a sum, beyond which counts are drawn independently
 
 
@@ -44,13 +46,13 @@ class Evidence:
     Attributes
     ----------
     kind : int
-        `NOISE` or `URN`.
+        `GEOMETRIC`, `URN` or `GAUSSIAN`.
     seen : ndarray of int, shape (n_cells,)
         Noisy counts, or draws.
     which : ndarray of int, shape (n_cells,)
         The kind of each cell, from 0.
     parameter : ndarray of float64, shape (n_kinds,)
-        p, or the prior a of the urn.
+        p, the prior a of the urn, or c.
     keep : ndarray of float64, shape (n_kinds,)
         Retention: the probability that a cell without jobs was in the urn.
     """
@@ -64,7 +66,9 @@ class Evidence:
     @classmethod
     def noise(cls, table: MeasuredTable, noisy: Int64) -> Evidence:
         """Return that of noisy counts, shape (n_cells,)."""
-        return cls(NOISE, noisy, np.zeros(noisy.size, np.uint8), np.array([table.ratio]), np.ones(1))
+        first, fall = table.law
+        kind, parameter = (GEOMETRIC, first) if fall == 1 else (GAUSSIAN, math.log(first))
+        return cls(kind, noisy, np.zeros(noisy.size, np.uint8), np.array([parameter]), np.ones(1))
 
     def of(self, cells: slice | Int64) -> tuple[Int64, Float64, Float64]:
         """Return what was seen of some cells, their parameter, and their retention."""
@@ -92,9 +96,9 @@ class Evidence:
         if groups is not None:
             cells = table.offsets[groups][:, np.newaxis] + np.arange(table.k[groups[0]])
         seen, parameter, keep = self.of(cells)
-        if self.kind == NOISE:
-            p = parameter
-            return seen.astype(np.float64), 2 * p / (1 - p) ** 2, np.zeros(p.shape)
+        if self.kind != URN:
+            variance = [noise_like(self.kind, number).variance for number in self.parameter.tolist()]
+            return seen.astype(np.float64), np.array(variance)[self.which[cells]], np.zeros(seen.shape)
         if groups is None:
             raise ValueError("draws from urns can be read by group only")
         total = table.n[groups] + (parameter * keep).sum(axis=1)
@@ -107,13 +111,25 @@ class Evidence:
         return value, parameter * unit * (1 - part), unit * np.maximum(1 - 1 / total - 2 * part, 0)
 
 
+def noise_like(kind: int, parameter: float) -> Law:
+    """Return the law of noise that evidence of a kind has, by its parameter."""
+    return Law(parameter) if kind == GEOMETRIC else Law(math.exp(parameter), math.exp(2 * parameter))
+
+
+def parameter_of_variance(kind: int, variance: Float64) -> Float64:
+    """Return the parameters of noise of such a kind that has about these variances."""
+    if kind == GEOMETRIC:
+        return variance / (variance + 1 + np.sqrt(2 * variance + 1))
+    return -1 / (2 * variance)
+
+
 class Counts(NamedTuple):
     """What is known of the counts of a group's cells.
 
     Attributes
     ----------
     kind : int
-        `NOISE` or `URN`.
+        `GEOMETRIC`, `URN` or `GAUSSIAN`.
     seen : ndarray of int64, shape (n_cells,)
         Noisy counts, or draws.
     parameter, retention : ndarray of float64, shape (n_cells,)
@@ -211,8 +227,10 @@ def _larger(scratch, weights, chances):  # type: ignore[no-untyped-def]
 def _up(kind, x, seen, parameter, retention, shape, z):  # type: ignore[no-untyped-def]
     """Return the weight of the count x + 1 over that of x: numbers, as it is called most often of all."""
     ratio = (shape + x) / (x + 1.0) * z
-    if kind == NOISE:
+    if kind == GEOMETRIC:
         return ratio * parameter if x >= seen else ratio / parameter
+    if kind == GAUSSIAN:
+        return ratio * math.exp(min(max(parameter * (2 * (x - seen) + 1), -_LARGEST), _LARGEST))
     if seen > 0:
         ratio *= (x + parameter + seen) / (x + parameter)
         if x == 0:
@@ -288,8 +306,8 @@ def _all_weights(cells, z, n, scratch):  # type: ignore[no-untyped-def]
 def _solve(cells, odds, n, tilt, scratch):  # type: ignore[no-untyped-def]
     """Find a tilt under which the sum is near n, and its weights; return tilt, mean and variance."""
     # Counts end at n, so that tilts may be larger than where they would not: as far as floats hold.
-    limit = math.log(odds * (cells.parameter[0] if cells.kind == NOISE else 1.0))
-    low, high = -60.0, min(30.0, 500.0 / n) - limit
+    limit = math.log(odds * (cells.parameter[0] if cells.kind == GEOMETRIC else 1.0))
+    low, high = -60.0, (60.0 if cells.kind == GAUSSIAN else min(30.0, 500.0 / n)) - limit
     mean, variance = 0.0, 0.0
     for _ in range(60):
         mean, variance = _all_weights(cells, odds * math.exp(tilt), n, scratch)
@@ -461,8 +479,10 @@ def _log_evidence(cells, c, z, rest, n, out):  # type: ignore[no-untyped-def]
     x = low + best
     value = math.lgamma(shape + x) - math.lgamma(shape) - math.lgamma(x + 1.0)
     value += shape * math.log(1.0 - z) + x * math.log(z * rest)
-    if cells.kind == NOISE:
+    if cells.kind == GEOMETRIC:
         value += abs(seen - x) * math.log(parameter)
+    elif cells.kind == GAUSSIAN:
+        value += (seen - x) * (seen - x) * parameter
     else:
         value += math.lgamma(x + parameter + seen) - math.lgamma(x + parameter)
         if x == 0 and seen > 0:
@@ -487,7 +507,7 @@ def group_evidence(  # type: ignore[no-untyped-def]
     shape, guess = np.empty(seen.size), np.empty(seen.size, np.int64)
     for c in range(seen.size):
         shape[c] = concentration * max(expected[c] / n, 1e-9)
-        guess[c] = seen[c] if kind == NOISE else int(seen[c] * scale)
+        guess[c] = int(seen[c] * scale) if kind == URN else seen[c]
     cells = Counts(kind, seen, parameter, retention, shape, guess)
     for c in range(seen.size):
         total += _log_evidence(cells, c, z, rest, n, out)

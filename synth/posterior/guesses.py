@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from synth._words import compiled as _compiled
 from synth.geometric.measured import JobGroups, layouts
+from synth.noise import Law
 from synth.plan import Table
 
 Float64 = NDArray[np.float64]
@@ -58,17 +59,16 @@ class _Candidates(NamedTuple):
     homes: Int32
 
 
-def noise_odds(noise: Int64, ratio: float) -> tuple[Float64, Float64]:
-    """Return `elsewhere` and `home` of counts with two-sided geometric noise.
+def noise_odds(noise: Int64, law: Law) -> tuple[Float64, Float64]:
+    """Return `elsewhere` and `home` of noisy counts.
 
     Parameters
     ----------
     noise : ndarray of int64
         What the published counts have more than the true ones.
-    ratio : float
-        p, of P(noise = z) proportional to p^|z|.
+    law : Law
     """
-    return np.where(noise > 0, 1 / ratio, ratio), np.where(noise >= 0, 1 / ratio, ratio)
+    return law.likelier(noise), law.likelier(noise + 1)
 
 
 def urn_odds(

@@ -26,7 +26,7 @@ from synth.geometric.measured import JobGroups, layouts
 from synth.plan import Domains, Table
 from synth.posterior.effects import SAME, Effects, Family, Sums, draw_effects, product, spread_of
 from synth.posterior.estimation import Prior
-from synth.posterior.evidence import NOISE, Evidence, group_evidence
+from synth.posterior.evidence import URN, Evidence, group_evidence, parameter_of_variance
 from synth.posterior.inside import Homes, Inside, Together, strata
 from synth.posterior.placing import (
     GROUP,
@@ -259,7 +259,7 @@ class Implicates:
         cells = [self._evidence.of(slice(*self._table.offsets[g : g + 2])) for g in members]
         seen, parameter, retention = (np.stack(values) for values in zip(*cells, strict=True))
         guess = seen
-        if self._evidence.kind != NOISE:
+        if self._evidence.kind == URN:
             size = self._table.n[members] / seen.sum(axis=1)
             guess = np.rint(seen * size[:, np.newaxis]).astype(np.int64)
         cell = self._cell[position]
@@ -452,10 +452,10 @@ class Implicates:
         size = ((table.n[members] ** 2).sum() - n**2) / rest
         drawn = np.bincount(cell, counts).astype(np.int64)
         parameter: Float64 = np.bincount(cell, priors * keep).astype(np.float64)
-        if seen.kind == NOISE:  # of the same variance
-            parameter = v / (v + 1 + np.sqrt(2 * v + 1))
+        if seen.kind != URN:
+            parameter = parameter_of_variance(seen.kind, v.astype(np.float64))
         which = np.arange(v.size)
-        if seen.kind != NOISE and (drawn == 0).any():
+        if seen.kind == URN and (drawn == 0).any():
             # That none was drawn of several cells is as likely as of all of them as one.
             which = np.where(drawn > 0, np.cumsum(drawn > 0), 0)
             drawn = np.append(0, drawn[drawn > 0])

@@ -141,7 +141,7 @@ def learn_margins(table: MeasuredTable, noisy: Int64, expected: Float64, margins
     """
     group = np.repeat(np.arange(table.n.size), table.k)
     position = np.arange(group.size) - table.offsets[group]
-    variance = 2 * table.ratio / (1 - table.ratio) ** 2  # of the noise of a cell
+    variance = table.law.variance
     sums = []  # of each attribute: the label of every cell, noisy sums by label, and the variances of these
     for margin in margins:
         kind = np.unique(margin * table.domains.n_domains + table.domain, return_inverse=True)[1]

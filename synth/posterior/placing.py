@@ -12,7 +12,7 @@ from synth._words import compiled as _compiled
 from synth.arrays import offsets_of
 from synth.posterior._gamma import gamma as _gamma
 from synth.posterior._gamma import log_rising as _log_rising
-from synth.posterior.evidence import NOISE, Counts, draw_counts, scratch_for
+from synth.posterior.evidence import URN, Counts, draw_counts, scratch_for
 from synth.posterior.ties import draw_factors
 
 Float32 = NDArray[np.float32]
@@ -94,7 +94,7 @@ def place_of(
 ) -> Place:
     """Return a place, given evidence by group and cell, `cell` to `area`, and jobs and group of each row."""
     n = np.bincount(row_group, row_n).astype(np.int64)
-    shown = (evidence[0] > 0) | (kind == NOISE)
+    shown = (evidence[0] > 0) | (kind != URN)
     size = shown.sum(axis=1)
     kept = np.arange(size.max() + 1) < size[:, np.newaxis]
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth.plan import Table
-from synth.posterior.evidence import NOISE, Evidence
+from synth.posterior.evidence import URN, Evidence
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
@@ -129,7 +129,7 @@ class MeasuredFlows:
     ) -> BlockSums:
         n, sizes = self.table.n[groups][:, np.newaxis], home.sizes
         value, variance, slope = (home.gather(values) for values in unbiased)
-        if self.evidence.kind == NOISE and self.exact:  # noise that is known to add up to something is less
+        if self.evidence.kind != URN and self.exact:  # noise that is known to add up to something is less
             value = value + (n - value.sum(axis=1, keepdims=True)) * sizes / sizes.sum()
             variance = variance * (1 - sizes / sizes.sum())
         jobs = np.clip(value, 0, n)

@@ -12,16 +12,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth.geometric.measured import MeasuredTable, count_cells
-from synth.geometric.mechanism import noisy_counts
+from synth.noise import Law
 from synth.posterior.counts import Deviations
 from synth.randomness import WordStream
 
 MOST = 250  # counts beyond have no weight in the cases of the tests
 
 
+def gaussian(variance: float) -> Law:
+    """The law of discrete Gaussian noise."""
+    return Law(math.exp(-1 / (2 * variance)), math.exp(-1 / variance))
+
+
+def log_odds(z: float | NDArray[np.integer], law: Law) -> float | NDArray[np.float64]:
+    """Logarithm of how likely noise is, over that of none."""
+    far = abs(z)
+    return far * math.log(law.first) + far * (far - 1) / 2 * math.log(law.fall)
+
+
+def at_least(d: int, law: Law) -> float:
+    """The chance of noise that is d or more, or -d or less, for d above 0."""
+    odds = [math.exp(log_odds(z, law)) for z in range(6000)]
+    return 2 * math.fsum(odds[d:]) / (2 * math.fsum(odds) - 1)
+
+
 @cache
-def log_weights(y: int, mean: float, n: int, deviations: Deviations, p: float, most: int) -> list[float]:
-    """Logarithms of posterior weights of x = 0, 1, ..., `most`: negative binomials times p^|y - x|."""
+def log_weights(y: int, mean: float, n: int, deviations: Deviations, p: Law, most: int) -> list[float]:
+    """Logarithms of posterior weights of x = 0, 1, ..., `most`: negative binomials times noise of y - x."""
     near, far, share = deviations
     every = []
     for kappa, chance in ((near, 1 - share), (far, share)):
@@ -29,14 +46,14 @@ def log_weights(y: int, mean: float, n: int, deviations: Deviations, p: float, m
         every.append(
             [
                 math.lgamma(shape + x) - math.lgamma(shape) - math.lgamma(x + 1)
-                + shape * math.log(1 - z) + x * math.log(z) + abs(y - x) * math.log(p) + math.log(chance)
+                + shape * math.log(1 - z) + x * math.log(z) + log_odds(y - x, p) + math.log(chance)
                 for x in range(most + 1)
             ]
         )  # fmt: skip
     return [max(pair) + math.log1p(math.exp(min(pair) - max(pair))) for pair in zip(*every, strict=True)]
 
 
-def weights(y: int, mean: float, n: int, deviations: Deviations, p: float, tilt: float) -> list[float]:
+def weights(y: int, mean: float, n: int, deviations: Deviations, p: Law, tilt: float) -> list[float]:
     """The weights times e^(tilt x), the largest brought to 1."""
     logs = [value + tilt * x for x, value in enumerate(log_weights(y, mean, n, deviations, p, n))]
     largest = max(logs)
@@ -47,9 +64,9 @@ def mean_of(w: Sequence[float]) -> float:
     return sum(x * weight for x, weight in enumerate(w)) / sum(w)
 
 
-def limits_of(ys: Sequence[int], n: int, p: float) -> list[tuple[int, int]]:
+def limits_of(ys: Sequence[int], n: int, p: Law) -> list[tuple[int, int]]:
     """By cell, the least and the most that a count can be: noise is farther once in a million times."""
-    far = next(d for d in itertools.count() if 2 * p ** (d + 1) / (1 + p) <= 1e-6)
+    far = next(d for d in itertools.count() if at_least(d + 1, p) <= 1e-6)
     while True:
         limits = [(max(0, y - far), max(0, min(n, y + far))) for y in ys]
         if sum(low for low, _ in limits) <= n <= sum(max(0, y + far) for y in ys):
@@ -58,7 +75,7 @@ def limits_of(ys: Sequence[int], n: int, p: float) -> list[tuple[int, int]]:
 
 
 def clipped_means(
-    ys: Sequence[int], means: Sequence[float], n: int, deviations: Deviations, p: float, tilt: float
+    ys: Sequence[int], means: Sequence[float], n: int, deviations: Deviations, p: Law, tilt: float
 ) -> list[float]:
     return [
         min(max(mean_of(weights(y, m, n, deviations, p, tilt)), low), high)
@@ -66,9 +83,9 @@ def clipped_means(
     ]
 
 
-def tilt_of(ys: Sequence[int], means: Sequence[float], n: int, deviations: Deviations, p: float) -> float:
+def tilt_of(ys: Sequence[int], means: Sequence[float], n: int, deviations: Deviations, p: Law) -> float:
     """By bisection, the tilt with which posterior means, as limits have them, add up to n."""
-    low, high = -60.0, -math.log(p * n / (n + deviations.far)) + 30
+    low, high = -60.0, -math.log(p.first * n / (n + deviations.far)) + 30 - n * math.log(p.fall)
     for _ in range(50):
         middle = (low + high) / 2
         total = sum(clipped_means(ys, means, n, deviations, p, middle))
@@ -77,7 +94,7 @@ def tilt_of(ys: Sequence[int], means: Sequence[float], n: int, deviations: Devia
 
 
 def posterior_means(
-    ys: Sequence[int], means: Sequence[float], n: int, deviations: Deviations, p: float
+    ys: Sequence[int], means: Sequence[float], n: int, deviations: Deviations, p: Law
 ) -> list[float]:
     return clipped_means(ys, means, n, deviations, p, tilt_of(ys, means, n, deviations, p))
 
@@ -88,7 +105,7 @@ def losses(
     means: Sequence[float],
     n: int,
     deviations: Deviations,
-    p: float,
+    p: Law,
 ) -> list[dict[float, float]]:
     """By cell, the expected absolute error of each choice under the tilted posterior."""
     tilt = tilt_of(ys, means, n, deviations, p)
@@ -97,7 +114,7 @@ def losses(
 
 
 def log_likelihood(
-    ys: Sequence[int], means: Sequence[float], n: int, deviations: Deviations, p: float
+    ys: Sequence[int], means: Sequence[float], n: int, deviations: Deviations, p: Law
 ) -> float:
     pairs = zip(ys, means, strict=True)
     return sum(math.log(sum(map(math.exp, log_weights(y, m, n, deviations, p, MOST)))) for y, m in pairs)
@@ -141,4 +158,5 @@ def measure(
     table: MeasuredTable, group: NDArray[np.int32], homes: NDArray[np.int32], stream: WordStream
 ) -> NDArray[np.int64]:
     """Count the jobs of each cell, and add noise to every count."""
-    return noisy_counts(count_cells(table, group, homes), table.parameters, stream)
+    counts = count_cells(table, group, homes)
+    return counts + table.parameters.draw(counts.size, stream)

@@ -185,9 +185,9 @@ def test_the_model_learns_who_stays_and_no_count_leaves_the_reach_of_its_noise(
             nearest, unit = project(noisy[k], table.offsets, table.n)
             for loss, counts in zip(losses, (released[k], nearest / np.repeat(unit, table.k)), strict=True):
                 loss[k] += np.abs(counts - true[k]).sum()
-            assert np.abs(margin - np.maximum(noisy[k], 0)).max() <= reach(table.ratio) + 0.01
+            assert np.abs(margin - np.maximum(noisy[k], 0)).max() <= reach(table.law) + 0.01
             if k == 0:  # which rounding keeps within one
-                assert np.abs(released[k] - np.maximum(noisy[k], 0)).max() <= reach(table.ratio)
+                assert np.abs(released[k] - np.maximum(noisy[k], 0)).max() <= reach(table.law)
     # Where most counts have no noise, what another table tells costs the first one some jobs.
     if epsilon != "4" or not tables:
         assert (losses[0] <= 1.03 * losses[1]).all()  # of plain projection

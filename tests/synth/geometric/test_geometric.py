@@ -20,7 +20,7 @@ from synth.dirichlet.calibration import BudgetTooSmallError
 from synth.dirichlet.mechanism import Dirichlet
 from synth.dirichlet.urn import Urns
 from synth.geometric import mechanism as geometric
-from synth.geometric.mechanism import Geometric, noise_loss, noisy_counts
+from synth.geometric.mechanism import Geometric, noise_loss
 from synth.geometric.noise import two_sided_noise
 from synth.geometric.parameters import GeometricParameters
 from synth.geometric.projection import MAX_MASS
@@ -197,7 +197,7 @@ def test_the_share_of_noise_is_what_noisy_counts_show(epsilon: str) -> None:
     number = plan.parameters
     assert isinstance(number, GeometricParameters)
     counts = np.tile(20 * (np.arange(200) == 0), 2000)
-    noisy = noisy_counts(counts, number, RunKey.from_seed(2).stream("noise", 0))
+    noisy = counts + number.draw(counts.size, RunKey.from_seed(2).stream("noise", 0))
     noise = (noisy - counts).reshape(2000, 200)
     up = noise.clip(0).sum()
     assert MECHANISM.noise_share(plan) == pytest.approx(up / (up + 40_000), rel=0.05)
@@ -214,7 +214,8 @@ def sampler_with(number: GeometricParameters, n: int) -> object:
 
     def sampler(urns: Urns, cells: NDArray[np.int32], stream: WordStream) -> NDArray[np.int32]:
         first = np.count_nonzero(cells.reshape(-1, n) == 0, axis=1)
-        noisy = noisy_counts(np.stack([first, n - first], axis=1).ravel(), number, stream).reshape(-1, 2)
+        counts = np.stack([first, n - first], axis=1)
+        noisy = counts + number.draw(counts.size, stream).reshape(-1, 2)
         kept = ((noisy[:, 0] - noisy[:, 1] + n) // 2).clip(0, n)
         return (np.arange(n) >= kept[:, np.newaxis]).ravel().astype(np.int32)
 

@@ -163,7 +163,7 @@ def test_what_is_no_plan_is_refused() -> None:
     plan = plan_of(SHARES[0])
     with pytest.raises(ValueError, match="every table must have all slots"):
         replace(plan, secondary=(table([7], 4),))
-    with pytest.raises(ValueError, match="needs its own ratio"):
+    with pytest.raises(ValueError, match="needs its own noise"):
         MECHANISM.certify(replace(plan, secondary=()))
     with pytest.raises(ValueError, match="at least one job, and a domain"):
         table([2, 0], 3)

@@ -92,8 +92,8 @@ def test_one_table_with_a_prior_is_its_posterior(case: tuple) -> None:
     cells = prior(0, np.array([0, 4, 8]))
     expected = np.concatenate([n * cells for n in t.n])
     expected = expect_anywhere(expected, t.offsets, t.n)
-    deviations = likeliest_deviations(y, t.offsets, expected, t.n, t.ratio)
-    first, _ = posterior(y, t.offsets, expected, t.n, deviations, t.ratio)
+    deviations = likeliest_deviations(y, t.offsets, expected, t.n, t.law)
+    first, _ = posterior(y, t.offsets, expected, t.n, deviations, t.law)
     # What the other group shows, and the prior worth as many jobs as a concentration, are the prior of the
     # second look; which of the two concentrations, the other group tells, too.
     others, m = first.reshape(2, 3)[::-1], t.n[::-1, None]
@@ -111,8 +111,8 @@ def test_one_table_with_a_prior_is_its_posterior(case: tuple) -> None:
     rate += is_far * (far[0] + others) / (deviations.far + m)
     profile = (t.n[:, None] * rate / rate.sum(axis=1, keepdims=True)).ravel()
     profile = expect_anywhere(profile, t.offsets, t.n)
-    deviations = likeliest_deviations(y, t.offsets, profile, t.n, t.ratio)
-    mean, _ = posterior(y, t.offsets, profile, t.n, deviations, t.ratio)
+    deviations = likeliest_deviations(y, t.offsets, profile, t.n, t.law)
+    mean, _ = posterior(y, t.offsets, profile, t.n, deviations, t.law)
     assert every_row(fit, attributes.merged(1)).ravel() == pytest.approx(mean, rel=1e-9)
 
 

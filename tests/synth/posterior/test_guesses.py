@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import synth
+from synth.noise import Law
 from synth.policy import FULL
 from synth.posterior.guesses import CellOdds, guess_units, noise_odds, urn_odds
 
@@ -41,7 +42,7 @@ def test_noisy_counts_are_guessed_as_often_as_their_signs_allow(ratio: float) ->
     every, rng = 40_000, np.random.default_rng(1)
     homes = rng.choice(4, every, p=BELIEF).astype(np.int32)
     noise = rng.geometric(1 - ratio, every * 4) - rng.geometric(1 - ratio, every * 4)
-    told = CellOdds(table(every, 0, 1, 2, 3), *noise_odds(noise, ratio))
+    told = CellOdds(table(every, 0, 1, 2, 3), *noise_odds(noise, Law(ratio)))
     public, released = guess([told], range(4), homes)
     assert public.mean() == pytest.approx(BELIEF[0], abs=0.01)
     kept = 1 / (1 + ratio)

@@ -32,7 +32,8 @@ from synth.posterior.effects import (
     draw_effects,
 )
 from synth.posterior.evidence import (
-    NOISE,
+    GAUSSIAN,
+    GEOMETRIC,
     URN,
     Counts,
     Evidence,
@@ -54,15 +55,20 @@ held_by_lot: Any = load("benchmarks/by_lot.py").held_by_lot
 def log_weight(kind: int, x: int, seen: int, par: float, keep: float, shape: float, z: float) -> float:
     """The logarithm of prior times likelihood, term by term."""
     value = math.lgamma(shape + x) - math.lgamma(shape) - math.lgamma(x + 1) + x * math.log(z)
-    if kind == NOISE:
+    if kind == GEOMETRIC:
         return value + abs(seen - x) * math.log(par)
+    if kind == GAUSSIAN:
+        return value + (seen - x) ** 2 * par
     value += math.lgamma(x + par + seen) - math.lgamma(x + par)
     return value + (math.log(keep) if x == 0 and seen > 0 else 0.0)
 
 
 CASES = [
-    (NOISE, [3, -1, 0, 2], [0.3] * 4, [1.0] * 4, [0.8, 0.1, 0.02, 2.0], 5),
-    (NOISE, [9, 9, -9], [0.9] * 3, [1.0] * 3, [1e-6, 3.0, 0.5], 6),
+    (GEOMETRIC, [3, -1, 0, 2], [0.3] * 4, [1.0] * 4, [0.8, 0.1, 0.02, 2.0], 5),
+    (GEOMETRIC, [9, 9, -9], [0.9] * 3, [1.0] * 3, [1e-6, 3.0, 0.5], 6),
+    (GAUSSIAN, [3, -1, 0, 2], [-0.5] * 4, [1.0] * 4, [0.8, 0.1, 0.02, 2.0], 5),
+    (GAUSSIAN, [9, 9, -9], [-0.02] * 3, [1.0] * 3, [1e-6, 3.0, 0.5], 6),
+    (GAUSSIAN, [4, 1], [-40.0] * 2, [1.0] * 2, [1e-6, 3.0], 5),
     (URN, [3, 0, 1, 2], [0.05] * 4, [1.0] * 4, [0.8, 0.1, 0.02, 2.0], 6),
     (URN, [2, 0, 3], [0.4, 0.4, 0.01], [0.5, 0.5, 0.5], [0.8, 1.1, 0.3], 5),
 ]
@@ -205,7 +211,7 @@ def test_groups_are_found_to_be_as_far_from_their_place_as_they_were_made() -> N
         cells = home.astype(np.int32)
         ones, p_of_cells = np.ones(seen.shape), np.full(seen.shape, p)
         evidence = seen, p_of_cells, ones, seen
-        place = place_of(NOISE, evidence, (cells, cells, home, home), sizes, np.arange(groups))
+        place = place_of(GEOMETRIC, evidence, (cells, cells, home, home), sizes, np.arange(groups))
         concentrations = Concentrations(np.inf, 1e4, kappas, grid, np.zeros(grid.size))
         none = np.zeros((0, groups), np.int64)
         factors = np.zeros((draws, 0), np.float32), np.zeros(0), np.zeros(0, np.int64)

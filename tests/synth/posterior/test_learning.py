@@ -83,7 +83,7 @@ def test_sums_by_one_attribute_teach_what_is_expected_of_all_cells(differ: bool)
         cells, np.array([0, cells]), np.arange(cells, dtype=np.int32), np.zeros(cells, np.uint8)
     )
     table = MeasuredTable(n, np.zeros(n.size, np.int32), domains, GeometricParameters(1, 20))
-    noise = generator.geometric(1 - table.ratio, (2, *counts.shape))
+    noise = generator.geometric(1 - table.law.first, (2, *counts.shape))
     model = n[:, np.newaxis] * share
     learned = learn_margins(table, (counts + noise[0] - noise[1]).ravel(), model.ravel(), margins)
     learned = learned.reshape(counts.shape)

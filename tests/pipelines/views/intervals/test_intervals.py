@@ -28,7 +28,8 @@ from pipelines.views.intervals.reading import coverage_words
 from pipelines.views.key_figures import key_figures
 from pipelines.views.maps.payload import make_payload
 from synth.geometric.measured import JobGroups
-from synth.posterior.evidence import NOISE, URN, Evidence
+from synth.posterior import evidence as of_counts
+from synth.posterior.evidence import URN, Evidence
 from synth.posterior.implicates import Published
 
 from ...running.helpers import GEOMETRIC
@@ -75,7 +76,7 @@ def test_a_plan_may_have_many_classes_of_pools(public: Path) -> None:
         assert np.array_equal(one, other)
 
 
-@pytest.mark.parametrize("kind", [NOISE, URN])
+@pytest.mark.parametrize("kind", [of_counts.GEOMETRIC, URN])
 def test_the_model_of_the_draws_has_learned_who_lives_where_they_work(public: Path, kind: int) -> None:
     """A third of all, and the others are as the public model has them."""
     plan = pipelines.open_release(public).plan
@@ -93,7 +94,7 @@ def test_the_model_of_the_draws_has_learned_who_lives_where_they_work(public: Pa
     seen = np.rint(1000 * jobs + (prior if kind == URN else 0)).astype(np.int64)
     order = np.argsort(place, kind="stable")
     rows = table.n[order], place[order].astype(np.int32), order[np.newaxis].astype(np.int32)
-    parameter = np.array([noise if kind == NOISE else prior])
+    parameter = np.array([noise if kind != URN else prior])
     evidence = Evidence(kind, seen, np.zeros(seen.size, np.int64), parameter, np.ones(1))
     published = Published([replace(table, n=1000 * table.n)], [evidence], JobGroups(*rows))
     model = _Prior(plan, "trct", pairs[0], np.zeros(pairs.shape[1], np.int32)).learned(published)

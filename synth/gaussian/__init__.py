@@ -1,0 +1,1 @@
+"""Discrete Gaussian noise on measured tables: its numbers, its bounds, its draws."""
