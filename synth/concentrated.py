@@ -16,6 +16,9 @@ from synth.rationals import MAX_RECORDS, exact
 from synth.tails import rigorous, upper_fraction
 
 _LARGEST = 10**6  # of rho and epsilon: e^epsilon has as many bits
+LEAST_DELTA = Fraction(1, 2**128)
+"""Smaller bounds of delta are rounded up to it: nobody needs their thousands of digits."""
+
 _ORDERS = [10 ** (step / 8) for step in range(-48, 121)]  # of alpha - 1 that are tried first
 
 
@@ -97,7 +100,7 @@ def delta_of(rho: Fraction, epsilon: Fraction) -> Fraction:
     Returns
     -------
     Fraction
-        At most 1; 0 only where rho is.
+        From 2^-128 to 1; 0 only where rho is.
 
     Raises
     ------
@@ -119,7 +122,7 @@ def delta_of(rho: Fraction, epsilon: Fraction) -> Fraction:
     with rigorous() as balls:
         m, r, e = (balls.number(x) for x in (more, rho, epsilon))
         log = m * ((1 + m) * r - e - balls.log(1 + 1 / m)) - balls.log(1 + m)
-        return min(upper_fraction(balls.exp(log)), Fraction(1))
+        return _stated(upper_fraction(balls.exp(log)))
 
 
 def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
@@ -199,7 +202,7 @@ def probabilistic_delta_of(rho: Fraction, epsilon: Fraction, neighbours: int = 1
     Returns
     -------
     Fraction
-        At most 1; 0 only where rho is.
+        From 2^-128 to 1; 0 only where rho is.
 
     Raises
     ------
@@ -216,7 +219,7 @@ def probabilistic_delta_of(rho: Fraction, epsilon: Fraction, neighbours: int = 1
     with rigorous() as balls:
         r, e = balls.number(rho), balls.number(epsilon)
         pair = balls.exp(-((e - r) ** 2) / (4 * r)) * (1 + balls.exp(-e))
-        return min(upper_fraction(neighbours * pair), Fraction(1))
+        return _stated(upper_fraction(neighbours * pair))
 
 
 def probabilistic_epsilon_of(rho: Fraction, delta: Fraction, neighbours: int = 1) -> Fraction:
@@ -300,6 +303,10 @@ def _best(value: Callable[[float], float]) -> Fraction:
         else:
             low = left
     return Fraction(math.exp(low))
+
+
+def _stated(delta: Fraction) -> Fraction:
+    return min(max(delta, LEAST_DELTA), Fraction(1))
 
 
 def _rho(rho: Fraction) -> Fraction:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from synth.composition import compose
+from synth.composition import compose, group_privacy
+from synth.concentrated import delta_of, rho_of_group
 from synth.plan import Domains, Parameters, Plan, Pools, Target
 from synth.randomness import WordStream
 from synth.rationals import decimal_up
@@ -241,6 +242,24 @@ class Guarantee:
             rho=None if self.rho is None else runs * self.rho,
         )
 
+    def of_person(self, records: int) -> tuple[Fraction, Fraction]:
+        """Return the differential privacy of a person with several records: of c, c times the epsilon of one.
+
+        Parameters
+        ----------
+        records : int
+            c, from 1 to 1,000.
+
+        Returns
+        -------
+        (Fraction, Fraction)
+            Epsilon and delta: of `group_privacy`, or by c^2 times rho, where the run has it.
+        """
+        if self.rho is None or records == 1:
+            return group_privacy(self.record_epsilon, self.record_delta, records)
+        epsilon = records * self.record_epsilon
+        return epsilon, delta_of(rho_of_group(self.rho, records), epsilon)
+
     def meets(self, plan: Plan, runs: int = 1) -> bool:
         """Say whether the guarantee that was requested is reached, by this many runs of the plan together.
 
@@ -269,7 +288,8 @@ class Mechanism(ABC):
     name : str
     settings : frozenset of str
         What not every mechanism has and this one has. Keys of a configuration: "prior", "retention_min",
-        "implicate_source"; "delta", if it may cost any, and "pure", if it need not; "workplaces", if it takes
+        "implicate_source"; "delta", if it may cost any, and "pure", if it need not; "rho", if it is certified
+        by zCDP; "workplaces", if it takes
         confidential numbers of records, and "record_range", if its bounds then are for a range of them;
         "tables", if it measures tables. Tables of areas then lose the noise of every cell that they add up,
         and sharing pools decides how much that is; otherwise they lose what drawing workers anew costs,

@@ -150,6 +150,11 @@ class Noise(ABC):
     def of_variance(cls, variance: float) -> Self:
         """Return numbers of noise of about a variance, above 0: for estimates."""
 
+    @classmethod
+    @abstractmethod
+    def least(cls) -> Self:
+        """Return noise that is 0 but once in 2^59 counts, or in more."""
+
     @abstractmethod
     def check(self) -> None:
         """Check that the noise of the first table can be drawn; if not, a ValueError says why."""

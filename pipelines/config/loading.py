@@ -105,14 +105,15 @@ class PublicConfig(Section):
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
-        """The mechanism that is named, or all that have what else is asked for: the planner compares them."""
+        """The mechanism that is named, or all that may be chosen and have what else is asked for."""
         if self.release.mechanism is not None:
             return (self.release.mechanism,)
         tables = self.release, self.privacy, self.plan, self.workplaces, self.geography
         return tuple(
             name
             for name, mechanism in sorted(synth.MECHANISMS.items())
-            if not any(settings_missing(mechanism, *tables))
+            if mechanism.chosen
+            and not any(settings_missing(mechanism, *tables))
             # Resampling is tried where it is named: trials do not see which records lots leave out.
             and ("tables" in mechanism.settings or not self.measures_workplaces)
         )

@@ -358,6 +358,16 @@ def settings_missing(
     for key in ("fewest", "most") if workplaces is not None and "record_range" not in settings else ():
         if getattr(workplaces, key) != WorkplaceSettings.model_fields[key].default:
             yield f"workplaces.{key}: the mechanism {name} takes any number of jobs; leave this line out"
+    if privacy.protects != "home" and "workplaces" not in settings:
+        yield (
+            f"privacy.protects: the mechanism {name} has bounds for homes alone; write protects = "
+            '"home", or choose another mechanism'
+        )
+    if privacy.delta == 0 and "pure" not in settings:
+        yield (
+            f"privacy.delta: the mechanism {name} has no guarantee with a delta of 0; write a small number, "
+            'such as delta = "1e-6", or choose another mechanism'
+        )
     if plan.prior is not None and "prior" not in settings:
         yield f"plan.prior: the mechanism {name} has no prior; leave this line out"
     if plan.retention_min != 1 and "retention_min" not in settings:

@@ -147,8 +147,10 @@ class PublicReleaseSettings(Section):
     job_type: JobType = "JT00"
     """LODES job type, `"JT00"` (all jobs) to `"JT05"`."""
     mechanism: Mechanism | None = None
-    """`"dirichlet"` (resampling) or `"geometric"` (noise). Left out, the planner takes the one whose best
-    plan loses less over the workload, among those that can do all that is asked for."""
+    """`"dirichlet"` (resampling), `"geometric"` or `"gaussian"` (noise). Left out, the planner takes
+    resampling or geometric noise: the one whose best plan loses less over the workload, among those that can
+    do all that is asked for. `"gaussian"` is for many releases about the same jobs, whose `rho` adds up; of
+    one release it loses more. It protects homes, needs a `delta` above 0, and has no pure guarantee."""
     csv: bool = True
     """Write the origin-destination files as csv.gz too, and blocks, names, areas and flows as CSV. Without
     it, a large release is quicker and smaller: each Parquet table is a folder with a file for each batch,

@@ -22,7 +22,7 @@ from pipelines.drawing.sampling import bring_into_range, measure, sample_batch
 from pipelines.plans.plan import ReleasePlan, slots_of
 from synth.arrays import find_keys
 from synth.geometric.measured import count_cells
-from synth.geometric.parameters import GeometricParameters
+from synth.noise import Noise
 from synth.posterior.estimation import Estimate
 
 Homes = NDArray[np.int32]
@@ -169,7 +169,9 @@ class Estimation(Procedure):
     @cached_property
     def _without_noise(self) -> Estimation:
         """The same of a plan whose noise is 0 but once in 2^59 counts."""
-        none = GeometricParameters(1, 2**60)
+        noise = self.plan.numeric.parameters
+        assert isinstance(noise, Noise)
+        none = type(noise).least()
         parameters = replace(none, secondary=(none,) * len(self.plan.secondary))
         return Estimation(replace(self.plan, numeric=replace(self.plan.numeric, parameters=parameters)))
 

@@ -55,6 +55,7 @@ _TIE = 0.01
 
 _RULE_SETTING = {"distance": "distance_miles", "share": "share", "units": "cell_level"}  # the others have T
 
+_CHOSEN = sorted(name for name, mechanism in synth.MECHANISMS.items() if mechanism.chosen)
 _NOT_EVERYWHERE = ("prior", "retention_min")  # settings of [plan] that not every mechanism has
 
 # Colours that the colour-blind tell apart (Okabe and Ito), each with a marker of its own.
@@ -179,14 +180,14 @@ def strata_of(value: str) -> list[str]:
 
 
 def every_mechanism(config: ReleaseConfig) -> Sweep:
-    """Return a sweep over the mechanisms that a configuration can have, each with strata and without.
+    """Return a sweep over the mechanisms that a planner may choose, each with strata and without.
 
     Without strata, and with those that the planner chooses; only the latter where `plan.pool_by` is set. A
     mechanism that cannot be had with the other settings is not tried.
     """
     check_type(config, ReleaseConfig, "config", "load_config")
     usable = []
-    for name in sorted(synth.MECHANISMS):
+    for name in _CHOSEN:
         with suppress(ConfigError):
             changed(config, {"mechanism": name})
             usable.append(name)
@@ -494,7 +495,7 @@ def _not_compared(results: pd.DataFrame, tried: pd.DataFrame) -> Iterator[str]:
     for _, row in refused.iterrows():
         yield f"Not compared, as it cannot be certified at this price: {_name(row, tried)}."
     mechanisms = {*tried["mechanism"]}
-    if missing := [] if AUTO in mechanisms else sorted(synth.MECHANISMS.keys() - mechanisms):
+    if missing := [] if AUTO in mechanisms else sorted({*_CHOSEN} - mechanisms):
         yield f"Not compared, as not tried at this price: mechanism {', '.join(missing)}."
     if elsewhere := len(results) - len(tried):
         yield f"Not compared, as at another epsilon or delta: {elsewhere} combination{'s'[: elsewhere > 1]}."

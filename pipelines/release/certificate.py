@@ -105,10 +105,12 @@ class RecordLevel(EpsilonDelta):
     """The (epsilon, delta)-differential privacy of one job record.
 
     The curve holds pairs that are true at the same time, this one among them, by rising epsilon; the last
-    one, of delta 0, is pure differential privacy.
+    one, where its delta is 0, is pure differential privacy. `rho` is exact: the release is rho-zCDP for one
+    job record. It is null where a mechanism is not certified so.
     """
 
     curve: list[EpsilonDelta]
+    rho: Ratio | None
 
 
 class UserLevel(EpsilonDelta):
@@ -134,7 +136,8 @@ class PresenceLevel(_Part):
 class Losses(_Part):
     """The largest of each part of the loss of any class, in nats, rounded up; of measured tables, their sum.
 
-    The mechanism names the parts: block_loss_U and pruning_loss_V, or noise_loss.
+    The mechanism names the parts: block_loss_U and pruning_loss_V, or noise_loss. Discrete Gaussian noise has
+    none.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -174,8 +177,8 @@ class ImplicatesField(_Part):
 class PoolClassRow(_Part):
     """One class of pools: its limits, the bound of each of its pools, and the mechanism's numbers.
 
-    The mechanism names its own: lists of exact numbers (prior and retention of each stratum, or the ratio of
-    geometric noise), and the parts of the loss.
+    The mechanism names its own: lists of exact numbers (prior and retention of each stratum; the ratio of
+    geometric noise; sigma^2 and rho of discrete Gaussian noise), and the parts of the loss.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -348,6 +351,12 @@ _USER_STATEMENT = (
     "+ e^((c - 1) epsilon)"
 )
 
+_USER_STATEMENT_OF_RHO = (
+    "(epsilon, delta)-differential privacy for a person with at most {records} job record(s); a person with "
+    "c records has c times the epsilon of one record, and at this epsilon the delta of its rho times the "
+    "square of c"
+)
+
 _ARITHMETIC = ArithmeticField(
     method="Arb ball arithmetic (python-flint), upper ends",
     precision_bits=PRECISION_BITS,
@@ -441,7 +450,7 @@ def guarantee_fields(plan: ReleasePlan, guarantee: synth.Guarantee) -> dict[str,
     epsilon, delta = plan.requested
     up = synth.decimal_up
     records = plan.config.jobs.records_per_worker
-    user = synth.group_privacy(guarantee.record_epsilon, guarantee.record_delta, records)
+    user, by_rho = guarantee.of_person(records), guarantee.rho is not None and records > 1
     presence = guarantee.presence
     population, policy = plan.population, _policy_field(plan)
     return {
@@ -463,12 +472,13 @@ def guarantee_fields(plan: ReleasePlan, guarantee: synth.Guarantee) -> dict[str,
             epsilon=up(guarantee.record_epsilon),
             delta=up(guarantee.record_delta),
             curve=[EpsilonDelta(epsilon=up(e), delta=up(d)) for e, d in guarantee.curve],
+            rho=None if guarantee.rho is None else str(guarantee.rho),
         ),
         "user_level": UserLevel(
             epsilon=up(user[0]),
             delta=up(user[1]),
             records=records,
-            statement=_USER_STATEMENT.format(records=records),
+            statement=(_USER_STATEMENT_OF_RHO if by_rho else _USER_STATEMENT).format(records=records),
         ),
         "protects": numeric.target.protects,
         "presence": None if presence is None else _presence_level(presence, records),
@@ -510,6 +520,7 @@ def define(
         protected=protected,
         record=record,
         by_lot="record_range" in mechanism.settings,
+        by_rho="rho" in mechanism.settings,
         residents=population_in_words(population, protected=protected),
         policy=policy,
         secret=secret_in_words(policy),

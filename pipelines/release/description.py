@@ -235,7 +235,14 @@ def describe_release(
             *(_of_intervals(attributes, say, as_csv=config.release.csv) if drawn else ()),
             *_of_plan(config, attributes, pooled_by, say, strata="retention" in mechanism_fields),
             *_of_workplaces(attributes, workplaces, say, grouped=homes is not None),
-            *_of_homes(config, attributes, homes, say, sized=bool(workplaces)),
+            *_of_homes(
+                config,
+                attributes,
+                homes,
+                say,
+                sized=bool(workplaces),
+                gaussian="sigma_squared" in mechanism_fields,
+            ),
         ),
     )
 
@@ -401,10 +408,11 @@ def _of_homes(
     say: Any,
     *,
     sized: bool,
+    gaussian: bool,
 ) -> Iterator[Table]:
     """Yield the tables of noisy counts of homes: that of the pools, and those beyond it.
 
-    `sized`: pools are of jobs that were estimated.
+    `sized`: pools are of jobs that were estimated. `gaussian`: the noise is; otherwise it is geometric.
     """
     if homes is None:
         return
@@ -416,7 +424,7 @@ def _of_homes(
         else:
             area, home = say.measured_work_column(table["work"], True), table["home"]
             columns = [Column("work", area), *_coded(attributes, table["by"])]
-        noisy = Column("noisy", say.noisy_column(home), "integers", say.jobs)
+        noisy = Column("noisy", say.noisy_column(home, gaussian), "integers", say.jobs)
         for run in range(1, runs + 1):
             folder, suffix = (f"run-{run}/", f"-{run}") if runs > 1 else ("", "")
             files = (f"{MEASUREMENT_FOLDER}/{folder}table-{k}.parquet",)

@@ -11,6 +11,7 @@ from pipelines.config.languages import ENGLISH
 from pipelines.release.certificate import Certificate, population_in_words, secret_in_words
 from pipelines.release.pages import points, render
 from synth import decimal_up, group_privacy
+from synth.concentrated import probabilistic_epsilon_of, rho_of_group
 from synth.tails import exp_up
 
 
@@ -33,8 +34,10 @@ def promised(certificate: Certificate, language: str = ENGLISH) -> dict[str, Any
     """Return the context of every page that says what a certificate promises, in a language."""
     epsilon, delta = Fraction(certificate.run.epsilon), Fraction(certificate.run.delta)
     records, policy = certificate.user_level.records, certificate.policy
-    together = group_privacy(epsilon, delta, records)
-    if together[1] == 1:  # it promises nothing; pure differential privacy always promises something
+    together, rho = group_privacy(epsilon, delta, records), certificate.record_level.rho
+    if rho and records > 1:  # of two given inputs, which costs no union over all neighbours
+        together = probabilistic_epsilon_of(rho_of_group(Fraction(rho), records), delta), delta
+    elif together[1] == 1:  # it promises nothing; pure differential privacy always promises something
         together = records * Fraction(certificate.record_level.curve[-1].epsilon), Fraction(0)
     return {
         "certificate": certificate,

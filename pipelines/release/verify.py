@@ -102,6 +102,16 @@ def log(x: Decimal) -> Decimal:
     return ZERO if x == 1 else UP.next_plus(UP.ln(x))
 
 
+def log_below(x: Decimal) -> Decimal:
+    """Return what is not above ln x."""
+    return DOWN.next_minus(DOWN.ln(x))
+
+
+def root(x: Decimal) -> Decimal:
+    """Return what is not below the square root of x."""
+    return UP.next_plus(UP.sqrt(x))
+
+
 def rounded_up(x: Fraction, digits: int = 12) -> str:
     """Return the smallest decimal of so many digits that is at least x; certificates have twelve."""
     rounded = Context(prec=digits, rounding=ROUND_CEILING).divide(x.numerator, x.denominator)
@@ -481,24 +491,27 @@ def bad_losses(c: PoolClass, cells: list[Stratum], h: list[int]) -> Decimal:
 # SHA-256 (its first half) of all sentences of certificates, as `said` takes it: with what it is said of, and
 # letters for the numbers and names in it. Other words could promise anything.
 WORDS = """
-    11542cc1fb154d7ecdebfdba7aaa0ebb 1313fa8a198a414a17a23d950819f3af 14398500e135d773143aa3a0e2bf9483
-    17e2e622f221e29237015af98100bcca 1ab90362bf141506474c1bec73e9e4ab 20d8abb6010ce85c60aa5a8a276fb2e6
-    2aa3433a7c0705bcf719996b5a6f9265 334b73256f0940c481a3296d7593ee57 339d65a5eb1e87e573e5d9bdb39886ed
-    38cef9377c03979ca8622d5b877dbbf4 3c3495e89ca30f679f0bf06b69dd7c0a 471f715fb5b58f0dda9c089b5762ef0d
-    4ac827aa58bc0f932a61d1a2fcdea7e4 4ea05db7192c62c358a2a04737a55eb7 5171b2cb30f3d61f61b746f2ee039503
-    531778807786718e27c276294b266e07 53dc44cad1e7b5db54e667df7944300f 5b62e19bab9b63650d1b83f1ed618083
-    5c00af8c94174ef7b0810db7faa0dbff 60ec865a82cd1129edebae9870416e5a 64b2b6983313f388c2ed8845233a5e1e
-    6d6d1595955cd6b4b77d5f8ef47676d4 713e6831f9da839e4fef35b2e4acd100 7785d90c015c6de95eaefb6f76fc8371
-    81d778ab0a46a05cfed7eb79defd16b6 83ca46d226557283b128307d6679a8fb 86f5a9d32bff4a9be338217528de56f1
+    0eb5f199f01a4874f65dc037fb931b32 11542cc1fb154d7ecdebfdba7aaa0ebb 1313fa8a198a414a17a23d950819f3af
+    14398500e135d773143aa3a0e2bf9483 17e2e622f221e29237015af98100bcca 1ab90362bf141506474c1bec73e9e4ab
+    20d8abb6010ce85c60aa5a8a276fb2e6 21a1a812fad02d06b8b4322c18a4adbb 2aa3433a7c0705bcf719996b5a6f9265
+    334b73256f0940c481a3296d7593ee57 339d65a5eb1e87e573e5d9bdb39886ed 38cef9377c03979ca8622d5b877dbbf4
+    3c3495e89ca30f679f0bf06b69dd7c0a 471f715fb5b58f0dda9c089b5762ef0d 4ac827aa58bc0f932a61d1a2fcdea7e4
+    4ea05db7192c62c358a2a04737a55eb7 5171b2cb30f3d61f61b746f2ee039503 531778807786718e27c276294b266e07
+    53dc44cad1e7b5db54e667df7944300f 5b62e19bab9b63650d1b83f1ed618083 5c00af8c94174ef7b0810db7faa0dbff
+    60ec865a82cd1129edebae9870416e5a 64b2b6983313f388c2ed8845233a5e1e 6d6d1595955cd6b4b77d5f8ef47676d4
+    713e6831f9da839e4fef35b2e4acd100 7785d90c015c6de95eaefb6f76fc8371 81d778ab0a46a05cfed7eb79defd16b6
+    83ca46d226557283b128307d6679a8fb 86f5a9d32bff4a9be338217528de56f1 8904ab78f162150fe08e18b66712ec72
     8a510bc3ef75f7c8de1a4b8b340eda3f 8da329b42e91781dbbed61a6b5bacfd4 8fcf265f5873d63e35556d2540557820
     915bd7868405b0f78cc9c0c7febc1e7e 91d5e13caa0d62262604c6d77d32c2fc 97d6b6acc1f46e2116b2ae767c752135
-    99445f30b65af8f6a58d71befbe9d30f 9aaf294bbe62f902784bc2ba5f2f6186 aa392cb22331956b493cede83f480200
-    aa4a17b4dba2a1b97219641fb3c4149a ab1de9daf7dfb1c56f8adaa225c653f9 ac3c87c1d555b08f2c0b10a917edc5f1
+    99445f30b65af8f6a58d71befbe9d30f 9aaf294bbe62f902784bc2ba5f2f6186 9e083a0ffbf70598c5a08b001871ba2d
+    9fbb6b8a28acfd108b7bb65afc1f4f53 aa392cb22331956b493cede83f480200 aa4a17b4dba2a1b97219641fb3c4149a
+    aaa8114cb7996a03bacffbbbe6118305 ab1de9daf7dfb1c56f8adaa225c653f9 ac3c87c1d555b08f2c0b10a917edc5f1
     b824f48329c6df46169996be2d8fdc83 b9c1724df98a88a01df159ac30dee1ea c132720fb96eb4b8d547e59d2331f173
-    c98adcd0fb2782d9cf2013be4be7be98 cb6d08272729b502c98105034a956792 d492b89c66b7d6d91b9e690ec72746ce
-    d4f1704dff7ac044169d355027c52f60 d5ad4dac41be4efed12f485a23158e25 d64662f121ca49781e19d52748eb1cea
-    de89afbe8435942d2c638f34e932af7d e10dff8b718047c3b8897365c4b1c098 e5cc1183b9fb778bce216128940f63f2
-    e803141aa0bd007052b70e89a5eb8f05 e8960891d9a936c1e695a8f1e1eed1fd ef2150ab7ba337472304891d1bbbab6e
+    c98adcd0fb2782d9cf2013be4be7be98 cb6d08272729b502c98105034a956792 d42ecf9678e0d5dac3aa72d0b4f56a75
+    d492b89c66b7d6d91b9e690ec72746ce d4f1704dff7ac044169d355027c52f60 d5ad4dac41be4efed12f485a23158e25
+    d64662f121ca49781e19d52748eb1cea de89afbe8435942d2c638f34e932af7d e10dff8b718047c3b8897365c4b1c098
+    e5cc1183b9fb778bce216128940f63f2 e803141aa0bd007052b70e89a5eb8f05 e8960891d9a936c1e695a8f1e1eed1fd
+    ef2150ab7ba337472304891d1bbbab6e f1048ddb717f70b5a413adb9693ee6dc f204b8282df34bf21de688835fedec84
     f45b0c656e380375fd526395b3674b40
 """
 
@@ -567,7 +580,7 @@ AS_CSV = {"blocks": "plan/blocks.parquet", "names": "names.parquet"}
 PLAN, CERTIFICATE = "odsynth plan 1.0", "odsynth certificate 1.0"
 POLICIES = ("partition", "distance_km")
 """Kinds of policies other than "full"."""
-SCHEMA = "f67a66f2ef6db57577b0d651396f4dbb13a802a42999468ab5529b3fecbdcf9e"
+SCHEMA = "d1628cfb077692a010d88addccfbad11f7382e07a4e9ad56ebc2def143346c9a"
 """SHA-256 of the schema of certificates of this format."""
 KEYS = {
     "configuration": "attribute auxiliary geography jobs plan privacy release weights workload workplaces",
@@ -678,7 +691,11 @@ class Plan:
         policy = {} if policy == "full" else policy
         named = policy == {} or [*policy] in [[kind] for kind in POLICIES]
         need(named, f"plan.json: {json.dumps(policy)[:80]} is no policy known here")
-        self.dirichlet, self.cuts = document["mechanism"] == "dirichlet", tables["domains"]["cuts"]
+        mechanism = document["mechanism"]
+        is_known = mechanism in ("dirichlet", "geometric", "gaussian")
+        need(is_known, f"plan.json: {json.dumps(mechanism)[:80]} is no mechanism known here")
+        self.dirichlet, self.gaussian = mechanism == "dirichlet", mechanism == "gaussian"
+        self.cuts = tables["domains"]["cuts"]
         self.record = self.config["privacy"]["protects"] == "record"  # all of it, not its home alone
         self.protected = self.record or self.config["workplaces"] is not None  # the numbers of records
         self.workplaces = document["choices"]["workplaces"]  # tables of them that are measured first
@@ -869,6 +886,8 @@ def check_plan(folder: Path, plan: Plan) -> str:
             for work, home, *by in of_work
         )
         and (not plan.estimated or of_work[:1] == [(None, None, *plan.attributes)]),
+        "more than homes is protected with discrete Gaussian noise": not plan.gaussian
+        or not (plan.protected or plan.estimated),
         "more than homes is protected under a policy, or drawn more than once": not plan.estimated
         or (privacy["policy"] == "full" and plan.number == 1),
         "pools that are resampled are by secret attributes": not plan.dirichlet
@@ -968,10 +987,12 @@ def of_records(epsilon: Decimal, delta: Decimal, c: int = 1) -> dict[str, Decima
 def guarantee(plan: Plan, stated: Document, ratios: list[Decimal]) -> Document:
     """Return what a certificate must say of the guarantee of its plan; its classes are compared first."""
     document, runs, dirichlet = plan.document, plan.runs, plan.dirichlet
-    epsilon_asked, allowed = ratio(document["epsilon"]), ratio(document["delta"])
+    epsilon_asked = ratio(document["epsilon"])
     # Classes or tables, and the run as a whole (Lemmas 8, 11, 13, 26, 33 and 40).
     classes = pool_classes(plan) if dirichlet else []
     noise = ratios_of(plan)
+    if plan.gaussian:
+        return gaussian_guarantee(plan, stated, noise, ratios)
     noises = [2 * log(up(1 / p)) for p in noise]
     sets = [(True,) * len(noises)] if plan.estimated or dirichlet else changed(plan)  # Lemma 43
     # What tables of workplaces leave of epsilon for a pool, and what both lose together (Lemma 44).
@@ -1012,15 +1033,7 @@ def guarantee(plan: Plan, stated: Document, ratios: list[Decimal]) -> Document:
     if not dirichlet:
         whole = record_cost = noise_loss(plan, noises, sets), ZERO
     points.append(of_records(together(pure, ZERO)[0] if dirichlet else whole[0], ZERO))
-    kind, cost = document["guarantee"], record_cost if document["guarantee"] == "dp" else whole
-    fits = cost[0] <= up(runs * epsilon_asked) and cost[1] <= up(runs * allowed)
-    need(fits, "the plan costs more than was requested")
-
-    # The same in words.
-    records, source = rf"\b{plan.records}(?= [a-z])", plan.config["release"]["implicate_source"]
-    words = worded(source if plan.number > 1 else "one", N=rf"\b{plan.number}(?= [a-z])")
-    user = {"records": plan.records, "statement": worded("user_level", N=records)}
-    person, presence = of_records(*record_cost, plan.records) | user, None
+    presence = None
     if plan.protected:  # Lemmas 28, 29 and 44: noise costs half, and one pool is changed
         of_one_more = [(runs * sum(noises, ZERO) / 2, ZERO)] * 2
         if dirichlet:
@@ -1028,12 +1041,33 @@ def guarantee(plan: Plan, stated: Document, ratios: list[Decimal]) -> Document:
                 (up(of_work / 2 + runs * Fraction(e)), min(ONE, runs * d)) for e, d in (run, record)
             ]
         presence = {
-            "statement": worded("presence", N=records),
+            "statement": worded("presence", N=rf"\b{plan.records}(?= [a-z])"),
             "run": of_records(*of_one_more[0]),
             "record_level": of_records(*of_one_more[1]),
             "user_level": of_records(*of_one_more[1], plan.records),
         }
     level = dict(zip(epsilons, curve)).get(epsilon_of_pool, of_records(*record_cost))
+    numbers = {
+        "run": of_records(*whole),
+        "record_level": {**level, "curve": points, "rho": None},
+        "user_level": of_records(*record_cost, plan.records),
+        "presence": presence,
+        "losses": losses,
+    }
+    return in_words(plan, stated, numbers, record_cost if document["guarantee"] == "dp" else whole)
+
+
+def in_words(
+    plan: Plan, stated: Document, bounds: Document, cost: tuple[Decimal | Fraction, Decimal]
+) -> Document:
+    """Return what a certificate must say, by the bounds of its plan, and what of them was asked for."""
+    document, runs, kind = plan.document, plan.runs, plan.document["guarantee"]
+    epsilon_asked, allowed = ratio(document["epsilon"]), ratio(document["delta"])
+    fits = cost[0] <= up(runs * epsilon_asked) and cost[1] <= up(runs * allowed)
+    need(fits, "the plan costs more than was requested")
+    records, source = rf"\b{plan.records}(?= [a-z])", plan.config["release"]["implicate_source"]
+    words = worded(source if plan.number > 1 else "one", N=rf"\b{plan.number}(?= [a-z])")
+    user = "user_level of rho" if plan.gaussian and plan.records > 1 else "user_level"
     policy, letters = policy_of(plan)
     protects = "record" if plan.record else plan.protected
     case = policy and policy["kind"], document["mechanism"], protects, plan.population
@@ -1051,20 +1085,93 @@ def guarantee(plan: Plan, stated: Document, ratios: list[Decimal]) -> Document:
         "mechanism": document["mechanism"],
         "definition": worded("definition", *case, **letters),
         "requested": {**requested, "guarantee": kind, "words": worded(kind)},
-        "run": of_records(*whole),
-        "record_level": {**level, "curve": points},
-        "user_level": person,
+        "run": bounds["run"],
+        "record_level": bounds["record_level"],
+        "user_level": bounds["user_level"] | {"records": plan.records, "statement": worded(user, N=records)},
         "protects": "record" if plan.record else "home",
-        "presence": presence,
+        "presence": bounds["presence"],
         "population": plan.population,
         "policy": policy,
         "released_exactly": None if plan.protected else plan.exact,
-        "losses": losses,
+        "losses": bounds["losses"],
         "implicates": {"number": plan.number, "source": source, "words": words},
         "totals": dict(zip(("pools", "records", "synthetic_workers", "domains", "cells"), totals)),
         "classes": stated["classes"],
         "arithmetic": worded("arithmetic"),
     }
+
+
+# --- discrete Gaussian noise (Lemmas 45, 48 and 50): rho is exact, and what it is as DP is rounded up
+
+
+def gaussian_guarantee(
+    plan: Plan, stated: Document, sigma_squared: list[Fraction], ratios: list[Decimal]
+) -> Document:
+    """Return what a certificate must say of a plan of discrete Gaussian noise; its classes come first."""
+    document, runs, sets = plan.document, plan.runs, changed(plan)
+    epsilon, delta = ratio(document["epsilon"]), ratio(document["delta"])
+    neighbours = sum(plan.tables["pools"]["n"]) * len(plan.codes)
+    of_table = [
+        {**limits, **gaussian_run(rho, delta, neighbours), "record_delta": delta_of(rho, epsilon)}
+        | {"sigma_squared": [str(number)], "rho": [str(rho)]}
+        for limits, number, differ in zip(limits_of_tables(plan), sigma_squared, zip(*sets))
+        for rho in [1 / number if any(differ) else Fraction(0)]
+    ]
+    follow("certificate.json: classes", stated["classes"], of_table, ratios)
+    rho = max(sum((1 / x for x in itertools.compress(sigma_squared, one)), Fraction(0)) for one in sets)
+    run = gaussian_run(rho, delta, neighbours)
+    points = [
+        {"epsilon": up(runs * e), "delta": min(ONE, runs * delta_of(rho, e))}
+        for e in (epsilon * Fraction(k, 4) for k in (2, 3, 4, 5, 6))
+    ]
+    c = plan.records
+    person = {
+        "epsilon": up(c * runs * epsilon),
+        "delta": points[2]["delta"] if c == 1 else delta_of(c * c * runs * rho, c * runs * epsilon),
+    }
+    bounds: Document = {
+        "run": {"epsilon": runs * run["epsilon"], "delta": min(ONE, runs * run["delta"])},
+        "record_level": {**points[2], "curve": points, "rho": str(runs * rho)},
+        "user_level": person,
+        "presence": None,
+        "losses": {},
+    }
+    cost = bounds["record_level" if document["guarantee"] == "dp" else "run"]
+    return in_words(plan, stated, bounds, (cost["epsilon"], cost["delta"]))
+
+
+def gaussian_run(rho: Fraction, delta: Fraction, neighbours: int) -> dict[str, Decimal]:
+    """Return the pdp of a run at a delta, by how many neighbours an input has at most (Lemma 48)."""
+    if not rho:
+        return {"epsilon": ZERO, "delta": ZERO}
+    need(delta > 0, "plan.json: discrete Gaussian noise has no guarantee with a delta of 0")
+    rare = log(up(neighbours / delta))
+    under = DOWN.sqrt(DOWN.multiply(down(rho), log_below(down(neighbours / delta))))
+    least = DOWN.add(down(rho), DOWN.multiply(2, DOWN.next_minus(under)))
+    epsilon = up(rho) + 2 * root(up(rho) * (rare + log(1 + exp(-least))))
+    return {"epsilon": epsilon, "delta": up(delta)}
+
+
+@functools.lru_cache(maxsize=4096)
+def delta_of(rho: Fraction, epsilon: Fraction) -> Decimal:
+    """Return a delta with which rho-zCDP is DP at an epsilon: Lemma 45, at about the best alpha."""
+    if not rho:
+        return ZERO
+    slope, height = float(rho), float(epsilon)
+
+    def roughly(log_more: float) -> float:
+        more = math.exp(log_more)
+        return more * ((1 + more) * slope - height - math.log1p(1 / more)) - math.log1p(more)
+
+    low, high = -15.0, 35.0  # logarithms of alpha - 1
+    for _ in range(200):
+        left, right = (2 * low + high) / 3, (low + 2 * high) / 3
+        low, high = (low, right) if roughly(left) <= roughly(right) else (left, high)
+    more = Decimal(f"{math.exp(low):.12g}")  # any above 0 will do
+    kept = DOWN.add(down(epsilon), log_below(DOWN.add(ONE, DOWN.divide(ONE, more))))
+    exponent = more * UP.subtract((1 + more) * up(rho), kept)
+    delta = exp(UP.subtract(exponent, log_below(DOWN.add(ONE, more))))
+    return min(ONE, max(delta, up(Fraction(1, 2**128))))  # no smaller one is stated
 
 
 def policy_of(plan: Plan, language: str = "en") -> tuple[Document | None, dict[str, str]]:
@@ -1160,14 +1267,18 @@ def dirichlet_rows(plan: Plan, classes: list[PoolClass], epsilon: Fraction) -> I
 
 
 def ratios_of(plan: Plan) -> list[Fraction]:
-    """Return the ratio of the noise of each measured table."""
+    """Return the ratio of the noise of each measured table: p, or sigma^2."""
     parameters, tables = plan.document["parameters"], plan.document["choices"]["tables"]
     of_homes = [] if plan.dirichlet else [parameters, *parameters.get("secondary", [])]
     every = *of_homes, *plan.workplaces
     numbers = [(table["numerator"], table["denominator"]) for table in every]
-    # The sampler is made for sums of at most 2^62, and for steps of noise that end.
-    fits = all(type(p) is int and p > 0 and type(q) is int and p + q <= 2**62 for p, q in numbers)
-    fits = fits and all(4000 * (q - p) >= q for p, q in numbers)
+    fits = all(type(p) is int and p > 0 and type(q) is int and q > 0 for p, q in numbers)
+    if plan.gaussian:  # a denominator of the sampler, 2 p q t^2, has a word, and sigma^2 limits
+        scales = [1 + math.isqrt(p // q) for p, q in numbers] if fits else []
+        fits = fits and all(q <= 128 * p and p <= 2**24 * q for p, q in numbers)
+        fits = fits and all(2 * p * q * t * t <= 2**62 for (p, q), t in zip(numbers, scales))
+    else:  # the sampler is made for sums of at most 2^62, and for steps of noise that end
+        fits = fits and all(p + q <= 2**62 and 4000 * (q - p) >= q for p, q in numbers)
     need(fits, "plan.json: a ratio is none that noise is drawn with")
     due = 0 if plan.dirichlet else 1 + len(tables)
     need(len(of_homes) == due, "plan.json: parameters.secondary are not those of choices.tables")
@@ -1206,17 +1317,25 @@ def table_rows(
     plan: Plan, ratios: list[Fraction], noises: list[Decimal], sets: list[tuple[bool, ...]]
 ) -> Iterator[Document]:
     """Yield what is true of each measured table of geometric noise (Lemmas 20, 33 and 40)."""
-    known = plan.dirichlet or {*plan.tables["pools"]["class"]} == {0}
-    need(known, "plan: a pool is of a class that there is not")
-    tables = [*enumerate(measured(plan))]
-    tables = tables[len(tables) - len(ratios) :]  # without those of homes, where these are resampled
-    for (i, table), noise, ratio, changed in zip(tables, noises, ratios, zip(*sets)):
-        n, size = zip(*table.values())
-        most = max(n if i else plan.tables["pools"]["m"])
+    limits_of = limits_of_tables(plan)
+    limits_of = limits_of[len(limits_of) - len(ratios) :]  # without homes, where these are resampled
+    for limits, noise, ratio, changed in zip(limits_of, noises, ratios, zip(*sets)):
         loss = noise if any(changed) else ZERO
-        limits = {"pools": len(n), "n_min": min(n), "n_max": max(n), "m_max": most, "cells": [max(size)]}
         bounds = {"epsilon": loss, "delta": ZERO, "record_delta": ZERO}
         yield {**limits, **bounds, "ratio": [str(ratio)], "noise_loss": loss}
+
+
+def limits_of_tables(plan: Plan) -> list[Document]:
+    """Return of each measured table how many groups it has, and of which sizes."""
+    known = plan.dirichlet or {*plan.tables["pools"]["class"]} == {0}
+    need(known, "plan: a pool is of a class that there is not")
+    limits = []
+    for i, table in enumerate(measured(plan)):
+        n, size = zip(*table.values())
+        most = max(n if i else plan.tables["pools"]["m"])
+        sizes = {"n_min": min(n), "n_max": max(n), "m_max": most, "cells": [max(size)]}
+        limits.append({"pools": len(n), **sizes})
+    return limits
 
 
 def changed(plan: Plan) -> list[tuple[bool, ...]]:
@@ -1233,7 +1352,7 @@ def changed(plan: Plan) -> list[tuple[bool, ...]]:
     return [*{tuple(bisect_right(cut, a) < bisect_right(cut, b) for cut in cuts) for a, b in ends}]
 
 
-# --- noisy counts that noise hardly gives (Lemma 42): what has a probability below 2^-64 is refused
+# --- noisy counts that noise hardly gives (Lemmas 42 and 51): what has a probability below 2^-64 is refused
 
 
 def log_tail(p: Fraction, k: int, t: int) -> Decimal:
@@ -1245,10 +1364,25 @@ def log_tail(p: Fraction, k: int, t: int) -> Decimal:
     return log(Decimal(2)) + k * moment + t * log(up(1 / u))
 
 
-def log_zeros(p: Fraction, sizes: Counter[int], zeros: int) -> Decimal:
+def waves(p: Fraction, gaussian: bool) -> list[Decimal]:
+    """Bound E cos(j pi z/3) of the noise of a cell, for j = 1, 2, 3."""
+    if not gaussian:
+        return [up((1 - p) ** 2 / (1 + a * p + p * p)) for a in (-1, 1, 2)]
+    terms, (low, high) = 45, (p * Fraction(x) for x in ("19.7392088021", "19.7392088022"))  # 2 pi^2 sigma^2
+    rest = 2 * exp(up(-low * terms**2)) / DOWN.subtract(ONE, exp(up(-low * terms)))
+    below = ONE
+    for m in range(1, terms + 1):
+        below = DOWN.add(below, DOWN.multiply(2, DOWN.next_minus(DOWN.exp(down(-high * m * m)))))
+    sums = [
+        sum((exp(up(-low * (m - Fraction(j, 6)) ** 2)) for m in range(-terms, terms + 1)), rest)
+        for j in (1, 2, 3)
+    ]
+    return [above / below for above in sums]
+
+
+def log_zeros(s: list[Decimal], sizes: Counter[int], zeros: int) -> Decimal:
     """Bound the logarithm of how likely so many of some groups, counted by their cells, have no noise."""
-    s = {a: up((1 - p) ** 2 / (1 + a * p + p * p)) for a in (-1, 1, 2)}
-    b = {k: (1 + sum(w * UP.next_plus(s[a] ** k) for a, w in ((-1, 2), (1, 2), (2, 1)))) / 6 for k in sizes}
+    b = {k: (1 + sum(w * UP.next_plus(x**k) for x, w in zip(s, (2, 2, 1)))) / 6 for k in sizes}
 
     def roughly(v: int) -> float:
         return sum(g * math.log1p(float(b[k]) * (v - 1)) for k, g in sizes.items()) - zeros * math.log(v)
@@ -1263,7 +1397,8 @@ def check_noise(folder: Path, plan: Plan) -> str:
     for run in [f"run-{i + 1}/" for i in range(plan.runs)] if plan.runs > 1 else [""]:
         for i, (table, p) in enumerate(zip(tables, ratios_of(plan))):
             name, due = f"measurements/{run}table-{i + 1}.parquet", dict(table)
-            limit = int(65 * log(Decimal(2)) / -log(up(p)))
+            far = 65 * log(Decimal(2))
+            limit = int(root(2 * up(p) * far) if plan.gaussian else far / -log(up(p)))
             sizes, largest, zeros = Counter[int](), Counter[int](), 0
             by = plan.document["choices"]["tables"][i - 1]["by"] if i else []
             home = ["home"] if i and len({*plan.parts}) > 1 else []
@@ -1277,9 +1412,12 @@ def check_noise(folder: Path, plan: Plan) -> str:
                 sizes[k], largest[k], zeros = sizes[k] + 1, max(largest[k], r), zeros + (r == 0)
             need(not due, f"{name}: the rows are not the groups that the plan measures")
             for k, r in largest.items():
-                likely = r * r * (1 - p) ** 2 <= 180 * k * p or log_tail(p, k, r) >= rare
+                if plan.gaussian:
+                    likely = Fraction(r * r) / (2 * k * p) <= Fraction(far)
+                else:
+                    likely = r * r * (1 - p) ** 2 <= 180 * k * p or log_tail(p, k, r) >= rare
                 need(likely, f"{name}: the sum of a group has a probability below 2^-64 under its noise")
-            likely = log_zeros(p, sizes, zeros) >= rare
+            likely = log_zeros(waves(p, plan.gaussian), sizes, zeros) >= rare
             need(likely, f"{name}: that {zeros:,} sums are exact has a probability below 2^-64 under noise")
             cells += sum(k * g for k, g in sizes.items())
     return f"none of {cells:,} noisy counts and their sums is rarer than 2^-64 under the noise of the plan"

@@ -282,7 +282,9 @@ def plan_details(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
     shared = plan.pools.shared
     added, paid = plan.mechanism.explain(numeric, guarantee)
     # One step under a distance need not change all tables, whose losses then add up to more than epsilon.
-    together = "epsilon" if plan.policy.reach is None else "the sum of their 2 ln(1/p)"
+    of_all = "epsilon" if guarantee.rho is None else "rho"
+    added_up = "2 ln(1/p)" if guarantee.rho is None else "1/sigma^2"
+    together = of_all if plan.policy.reach is None else f"the sum of their {added_up}"
     zones = ", external zones among them" if plan.geography.external_zones else ""
     of_level = f", those of {plan.choices.cell_level}" if plan.choices.cell_level else ""
     lines = [

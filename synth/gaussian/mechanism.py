@@ -41,7 +41,7 @@ class Gaussian(Measuring):
     """Add discrete Gaussian noise to the counts of all cells of measured tables."""
 
     name = "gaussian"
-    settings = frozenset({"tables", "delta"})
+    settings = frozenset({"tables", "delta", "rho"})
     chosen = False
     words = "counts of confidential records in cells, to each of which random noise was added"
     delta_sharing = "There is nothing to share: the delta of the run is that of all {records} together."

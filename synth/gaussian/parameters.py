@@ -65,6 +65,11 @@ class GaussianParameters(Noise):
         """Return numbers of noise of about a variance, above 0: for estimates."""
         return cls.of_rho(1 / Fraction(variance))
 
+    @classmethod
+    def least(cls) -> GaussianParameters:
+        """Return noise that is 0 but once in 2^91 counts."""
+        return cls(*LEAST_VARIANCE.as_integer_ratio())
+
     def check(self) -> None:
         """Check that noise of sigma^2 can be drawn (`check_variance`)."""
         check_variance(self.numerator, self.denominator)

@@ -41,6 +41,11 @@ class GeometricParameters(Noise):
         ratio = 1 / (half + math.sqrt(half**2 - 1))
         return cls(min(max(1, int(ratio * 2**40)), 2**40 - 1), 2**40)
 
+    @classmethod
+    def least(cls) -> GeometricParameters:
+        """Return noise that is 0 but once in 2^59 counts."""
+        return cls(1, 2**60)
+
     def check(self) -> None:
         """Check that noise of p can be drawn, and ends (`check_ratio`)."""
         check_ratio(self.numerator, self.denominator)

@@ -100,6 +100,11 @@ def test_a_group_has_the_square_and_releases_the_sum() -> None:
     assert compose_rho([Fraction(1, 3), Fraction(1, 6)]) == Fraction(1, 2)
 
 
+def test_no_delta_has_thousands_of_digits() -> None:
+    assert delta_of(Fraction(1, 10**9), Fraction(100)) == Fraction(1, 2**128)
+    assert probabilistic_delta_of(Fraction(1, 10**9), Fraction(100), 10**9) == Fraction(1, 2**128)
+
+
 def test_nothing_is_said_of_what_loses_nothing_or_cannot_be() -> None:
     assert epsilon_of(Fraction(0), Fraction(0)) == delta_of(Fraction(0), Fraction(0)) == 0
     assert delta_of(Fraction(1), Fraction(0)) <= 1

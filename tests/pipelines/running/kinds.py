@@ -61,6 +61,7 @@ from .forgeries import (
 )
 from .helpers import GEOMETRIC, TABLES, Table
 
+PDP = "(epsilon, delta)-probabilistic differential privacy of the run"
 SECTORS = ["field", "office"]
 COUNTIES: Table = {"privacy.policy": {"partition": "cty"}}
 DIRICHLET: Table = {"plan.retention_min": "0.5"}
@@ -82,6 +83,7 @@ RESAMPLED: Table = {
     "plan.cell_level": "trct",
     "plan.pool_by": [],
 }
+GAUSSIAN: Table = GEOMETRIC | {"release.mechanism": "gaussian"}
 BLOCKS: Table = NOISE | {"plan.cell_level": "tabblk2010"}
 
 
@@ -273,15 +275,86 @@ KINDS = [
         not_for_verify_py=(noisy("data", turned),),
     ),
     Kind(
-        "much noise",  # in so many groups, at such an epsilon, that noise is seen
+        "gaussian",
         "lodes",
-        ONE_TABLE | {"privacy.epsilon": "2", "plan.pool_below": 1},
+        GAUSSIAN,
+        certificate={
+            "mechanism": "gaussian",
+            "run.delta": "0.00001",
+            "requested": {"guarantee": "pdp", "words": PDP, "epsilon": "8.6", "delta": "0.00001"},
+            "record_level.epsilon": "8.6",
+            "user_level.epsilon": "8.6",
+            "losses": {},
+        },
         forgeries=(
-            noisy("measurements", raised(2**62, 0, 1)),
-            noisy("measurements", raised(-(10**8), 1)),
-            noisy("measurements", raised(30, *range(6))),
-            noisy("measurements", without_noise),
+            planned("plan", "configuration.privacy.protects", "record"),
+            stated("guarantee", losses__noise_loss="1"),
+            stated("guarantee", classes__0__sigma_squared=["1/2"]),
+            stated("guarantee", classes__0__rho=["1/2"]),
+            stated("guarantee", classes__0__epsilon="0.1"),
+            stated("guarantee", classes__0__record_delta="0"),
+            stated("guarantee", run__epsilon="1"),
+            stated("guarantee", run__delta="0"),
+            stated("guarantee", record_level__rho="1/100"),
+            stated("guarantee", record_level__rho=None),
+            stated("guarantee", record_level__delta="0"),
+            stated("guarantee", record_level__curve__0__delta="0"),
+            stated("guarantee", record_level__curve=lambda points: points[1:]),
+            stated("guarantee", user_level__delta="0"),
+            stated("guarantee", definition__composition="nothing adds up"),
+            planned("guarantee", "parameters.numerator", lambda number: number - 1),
+            planned("guarantee", "parameters.numerator", lambda number: number + 1),
+            planned("guarantee", "parameters.denominator", 2**40),
+            planned("plan", "delta", "0"),
+            planned("plan", "mechanism", "geometric"),
+            (less_noise_at_its_price, "budget"),
+            table_of_counts(lambda table: table[1:]),
+            (without_measurements, "files"),
         ),
+        not_for_verify_py=(noisy("data", turned),),
+    ),
+    Kind(
+        "gaussian for two records",  # in two tables, by part, with record-level epsilon
+        "microdata",
+        COUNTIES
+        | NOISE
+        | {
+            "release.mechanism": "gaussian",
+            "privacy.guarantee": "dp",
+            "jobs.records_per_worker": 2,
+        },
+        Choices("trct", 8, (), cell_level="trct", tables=(TRACT_AGES,)),
+        certificate={"user_level.records": 2, "user_level.epsilon": "17.2", "policy.parts": 2},
+        forgeries=(
+            *ONE_POLICY,
+            stated("guarantee", user_level__delta="0.00001"),
+            stated("guarantee", user_level__statement="(epsilon, delta)-differential privacy for everybody"),
+            planned("guarantee", "parameters.secondary.0.numerator", lambda number: number // 2),
+            planned("plan", "parameters.secondary", []),
+        ),
+    ),
+    Kind(
+        "implicates by gaussian noise",
+        "lodes",
+        GAUSSIAN | implicates(2, epsilon="17.2"),
+        certificate={"run.delta": "0.00001", "record_level.epsilon": "17.2"},
+    ),
+    *(
+        Kind(
+            name,  # in so many groups, at such an epsilon, that noise is seen
+            "lodes",
+            ONE_TABLE | {"privacy.epsilon": epsilon, "plan.pool_below": 1, "release.mechanism": mechanism},
+            forgeries=(
+                noisy("measurements", raised(2**62, 0, 1)),
+                noisy("measurements", raised(-(10**8), 1)),
+                noisy("measurements", raised(30, *range(6))),
+                noisy("measurements", without_noise),
+            ),
+        )
+        for name, mechanism, epsilon in (
+            ("much noise", "geometric", "2"),
+            ("much gaussian noise", "gaussian", "8.6"),
+        )
     ),
     Kind(
         "workplaces",
@@ -609,6 +682,32 @@ REFUSED: list[tuple[str, Table, str]] = [
     ("workplaces", TABLES | {"workplaces.most": "1.1"}, "takes any number of jobs"),
     ("microdata", A_TABLE, "workplaces.count"),
     ("microdata", {"workplaces": {"file": "w.csv", "count": "toil"}}, "workplaces.count"),
+    # discrete Gaussian noise
+    (
+        "lodes",
+        GAUSSIAN | {"privacy.delta": "0"},
+        'privacy.delta: the mechanism "gaussian" has no guarantee with a delta of 0; write a small number',
+    ),
+    (
+        "workplaces",
+        GAUSSIAN,
+        'workplaces: the mechanism "gaussian" needs the exact number of jobs; leave this table out',
+    ),
+    (
+        "microdata",
+        RECORDS | {"release.mechanism": "gaussian"},
+        'privacy.protects: the mechanism "gaussian" has bounds for homes alone; write protects = "home"',
+    ),
+    (
+        "microdata",
+        secret(age=AGES) | {"release.mechanism": "gaussian"},
+        'privacy.protects: the mechanism "gaussian" has bounds for homes alone; write protects = "home"',
+    ),
+    (
+        "lodes",
+        GAUSSIAN | {"plan.prior": "1"},
+        'plan.prior: the mechanism "gaussian" has no prior; leave this line out',
+    ),
     # whole records
     (
         "lodes",

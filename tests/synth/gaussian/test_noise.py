@@ -328,6 +328,12 @@ def test_the_least_noise_of_a_rho_is_drawn_and_costs_no_more(rho: Fraction) -> N
     assert number.rho >= min(rho, 127) * (1 - Fraction(1, 2**20))
 
 
+def test_the_least_noise_is_none() -> None:
+    number = GaussianParameters.least()
+    number.check()
+    assert not number.draw(100_000, RunKey.from_seed(1).stream("noise", 0)).any()
+
+
 # --- noisy counts that noise hardly gives
 
 
