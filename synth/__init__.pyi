@@ -1,3 +1,4 @@
+from .composition import Cost as Cost
 from .composition import compose as compose
 from .composition import group_privacy as group_privacy
 from .dirichlet.calibration import BudgetTooSmallError as BudgetTooSmallError

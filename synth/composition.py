@@ -1,7 +1,7 @@
 """What several releases, several implicates and several records of one person cost together.
 
-The rules are Lemmas 13 to 15 of docs/privacy.md. All numbers are exact fractions; where e^epsilon is needed
-it is bounded from above.
+The rules are Lemmas 13 to 15 and 60 to 62 of docs/privacy.md. All numbers are exact fractions;
+where e^epsilon is needed it is bounded from above.
 """
 
 from __future__ import annotations
@@ -9,10 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple
 
+from synth.concentrated import epsilon_of, rho_of_group, rho_of_pure
 from synth.plan import Pools
 from synth.rationals import MAX_EPSILON, MAX_RECORDS, decimal_down, exact
 from synth.tails import exp_up
+
+_MOST_RHO = 10**6  # that `epsilon_of` takes; above it zCDP says nothing that anybody wants
+_MOST_GROUP = 10**4  # of an epsilon, e^epsilon is computed: beyond it the delta of a group is 1 in earnest
+_rho_of_pure = lru_cache(1024)(rho_of_pure)  # the debits of a ledger have the same few epsilons
 
 
 def compose(costs: Iterable[tuple[Fraction, Fraction]]) -> tuple[Fraction, Fraction]:
@@ -50,6 +57,97 @@ def compose(costs: Iterable[tuple[Fraction, Fraction]]) -> tuple[Fraction, Fract
     pairs = [(exact(e, "epsilon"), exact(d, "delta")) for e, d in costs]
     epsilon = sum((e for e, _ in pairs), Fraction(0))
     return epsilon, min(sum((d for _, d in pairs), Fraction(0)), Fraction(1))
+
+
+class Cost(NamedTuple):
+    """What releases cost one person together, by two accounts that hold at the same time.
+
+    Attributes
+    ----------
+    epsilon, delta : Fraction
+        Of the plain sums: (epsilon, delta)-differential privacy.
+    rho, rho_delta : Fraction
+        Of zCDP: `rho_delta`-approximately `rho`-zCDP.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    rho: Fraction
+    rho_delta: Fraction
+
+    @classmethod
+    def of(cls, epsilon: Fraction, delta: Fraction, rho: Fraction | None = None) -> Cost:
+        """Return the cost of one release.
+
+        Lemma 60 of docs/privacy.md.
+
+        Parameters
+        ----------
+        epsilon, delta : Fraction
+            Its differential privacy.
+        rho : Fraction or None
+            Its zCDP, if its mechanism has one. By default what follows from epsilon and delta.
+
+        Returns
+        -------
+        Cost
+
+        Raises
+        ------
+        TypeError
+            If a number is a float.
+        ValueError
+            If a number is negative, or epsilon or rho is above 10^6.
+        """
+        epsilon, delta = exact(epsilon, "epsilon"), exact(delta, "delta")
+        if rho is not None:
+            return cls(epsilon, delta, exact(rho, "rho"), Fraction(0))
+        return cls(epsilon, delta, _rho_of_pure(epsilon), delta)
+
+    @classmethod
+    def of_all(cls, costs: Iterable[Cost]) -> Cost:
+        """Return the cost of several releases together: the sum by each account.
+
+        Lemma 61 of docs/privacy.md.
+        """
+        listed = list(costs)
+        sums = compose((cost.epsilon, cost.delta) for cost in listed)
+        return cls(*sums, *compose((cost.rho, cost.rho_delta) for cost in listed))
+
+    def epsilons_at(self, delta: Fraction, times: int = 1) -> tuple[Fraction | None, Fraction | None]:
+        """Return the epsilons that go with a delta: by the plain sums, and by zCDP, rounded up.
+
+        Lemma 62 of docs/privacy.md.
+
+        Parameters
+        ----------
+        delta : Fraction
+            Chosen for the question; both hold for every delta.
+        times : int
+            For a person with so many times the records that the cost is about, 1 to 1,000.
+
+        Returns
+        -------
+        (Fraction or None, Fraction or None)
+            None where an account has no epsilon with this delta.
+        """
+        return self._by_sums(delta, times), self._by_rho(delta, times)
+
+    def _by_sums(self, delta: Fraction, times: int) -> Fraction | None:
+        epsilon = times * self.epsilon
+        if self.delta == 0:
+            return epsilon
+        if times > 1 and epsilon > _MOST_GROUP:
+            return None
+        return epsilon if group_privacy(self.epsilon, self.delta, times)[1] <= delta else None
+
+    def _by_rho(self, delta: Fraction, times: int) -> Fraction | None:
+        if self.rho > _MOST_RHO or (times > 1 and self.rho_delta > 0):
+            return None
+        rho, rest = rho_of_group(self.rho, times), delta - self.rho_delta
+        if rho > _MOST_RHO or rest < 0 or (rest == 0 and rho > 0):
+            return None
+        return epsilon_of(rho, rest)
 
 
 def group_privacy(epsilon: Fraction, delta: Fraction, records: int) -> tuple[Fraction, Fraction]:

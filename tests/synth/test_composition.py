@@ -6,12 +6,18 @@ import itertools
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
+from dp_accounting import ComposedDpEvent, DpEvent, GaussianDpEvent, LaplaceDpEvent
+from dp_accounting.pld import PLDAccountant
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import synth
-from synth.composition import compose, group_privacy, one_urn_implicates, record_share
+from synth.composition import Cost, compose, group_privacy, one_urn_implicates, record_share
 from synth.tails import exp_up
 
 from .reference import Histogram, Urn, divergence
@@ -79,8 +85,8 @@ def test_the_share_of_a_record_costs_a_person_no_more_than_is_given_and_hardly_l
     ):
         share = record_share(epsilon, delta, records)
         together = group_privacy(*share, records)
-        for cost, given in zip(together, (epsilon, delta), strict=True):
-            assert given * (1 - Fraction(1, 10**9)) <= cost <= given
+        for cost, most in zip(together, (epsilon, delta), strict=True):
+            assert most * (1 - Fraction(1, 10**9)) <= cost <= most
     with pytest.raises(TypeError, match="exact number"):
         record_share(8.6, Fraction(0), 2)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="at least one"):
@@ -202,3 +208,113 @@ def test_a_release_planned_from_the_one_before_costs_the_sum(
 
 def _below(odds: Fraction) -> Fraction:
     return odds * (1 - Fraction(1, 2**100))
+
+
+# --- both accounts: plain sums and zCDP
+
+AMOUNTS = st.fractions(0, 5, max_denominator=60)
+CHANCES = st.fractions(0, Fraction(1, 50), max_denominator=10**6)
+COSTS = st.builds(Cost.of, AMOUNTS, CHANCES, st.none() | AMOUNTS)
+DELTAS = st.integers(1, 60).map(lambda k: Fraction(1, 2**k))
+
+
+@given(st.lists(st.tuples(AMOUNTS, CHANCES, st.none() | AMOUNTS), max_size=12))
+@settings(max_examples=60, deadline=None)
+def test_both_accounts_are_the_sums_that_others_compute(
+    releases: list[tuple[Fraction, Fraction, Fraction | None]],
+) -> None:
+    cost = Cost.of_all(Cost.of(*release) for release in releases)
+    assert cost[:2] == (sum(e for e, _, _ in releases), min(1, sum(d for _, d, _ in releases)))
+    assert cost.rho_delta == min(1, sum(d for _, d, rho in releases if rho is None))
+    with mpmath.workdps(80):
+
+        def number(x: Fraction) -> mpmath.mpf:
+            return mpmath.mpf(x.numerator) / x.denominator
+
+        rho = mpmath.fsum(
+            number(e) * mpmath.tanh(number(e) / 2) if rho is None else number(rho) for e, _, rho in releases
+        )
+        assert 0 <= number(cost.rho) - rho <= rho * mpmath.mpf(10) ** -50 + mpmath.mpf(10) ** -70
+
+
+@given(st.lists(COSTS, max_size=8), COSTS, DELTAS, DELTAS, st.integers(1, 4))
+@settings(max_examples=100, deadline=None)
+def test_epsilons_grow_with_releases_and_records_and_fall_with_delta(
+    costs: list[Cost], another: Cost, delta: Fraction, more: Fraction, times: int
+) -> None:
+    cost, both = Cost.of_all(costs), Cost.of_all([*costs, another])
+    for account in (0, 1):
+
+        def at(paid: Cost, delta: Fraction, times: int, account: int = account) -> Fraction | float:
+            found = paid.epsilons_at(delta, times)[account]
+            return math.inf if found is None else found
+
+        # Orders are found with floats, so that zCDP is monotone to their last digits only.
+        slack = 1 + Fraction(account, 10**6)
+        here = at(cost, delta, times) / slack - Fraction(account, 10**6)
+        assert here <= at(both, delta, times)
+        assert here <= at(cost, delta, times + 1)
+        assert here <= at(cost, delta * (1 - more), times)
+        if not cost.delta:
+            assert at(cost, Fraction(0), times) == (
+                times * cost.epsilon if account == 0 else (math.inf if cost.rho else 0)
+            )
+
+
+@pytest.mark.parametrize("sigmas", [[3, 5, 8] * 4, [Fraction(1, 2)]], ids=str)
+@pytest.mark.parametrize("scales", [[], [3, 5] * 3], ids=str)
+def test_zcdp_is_above_the_exact_composition_and_not_far(sigmas: list[Fraction], scales: list[int]) -> None:
+    """Gaussian and Laplace noise together, as `dp_accounting` composes their privacy loss distributions."""
+    events: list[DpEvent] = [GaussianDpEvent(float(s)) for s in sigmas]
+    exactly = PLDAccountant()
+    exactly.compose(ComposedDpEvent([*events, *(LaplaceDpEvent(s) for s in scales)]))
+    delta = Fraction(1, 10**6)
+    gaussian = [Cost.of(Fraction(50), delta, 1 / Fraction(2 * s * s)) for s in sigmas]
+    pure = [Cost.of(Fraction(1, s), Fraction(0)) for s in scales]
+    found = Cost.of_all([*gaussian, *pure]).epsilons_at(delta)[1]
+    assert found is not None
+    truth = exactly.get_epsilon(float(delta))
+    assert truth <= float(found) <= 1.3 * truth
+
+
+def test_an_adaptive_path_costs_what_the_dearest_path_costs(truth: dict[Histogram, dict]) -> None:
+    """What follows a first output depends on it: one urn, two or none. Every path is within the budget."""
+    urn = Urn(3, 2, (A, Fraction(1)), (Fraction(1), F))
+    epsilon = Fraction(3, 2)
+    delta = worst(urn, truth, exp_up(epsilon) * (1 - Fraction(1, 2**100)))
+    one = Cost.of(epsilon, delta)
+    after = {output: number % 3 for number, output in enumerate(urn.distribution((2, 1)))}
+
+    def joint(p: dict[Any, Fraction]) -> dict[Any, Fraction]:
+        outputs = {(s,): mass for s, mass in p.items()}
+        for step in (1, 2):
+            outputs = {
+                (*path, s): mass * q
+                for path, mass in outputs.items()
+                for s, q in (p.items() if after[path[0]] >= step else [(None, Fraction(1))])
+            }
+        return outputs
+
+    released = {h: joint(p) for h, p in truth.items()}
+    together = Cost.of_all([one] * 3)
+    for chance in (Fraction(1, 4), Fraction(1, 3), Fraction(2, 5)):
+        asked = together.rho_delta + chance * (1 - together.rho_delta)
+        found = [e for e in together.epsilons_at(asked) if e is not None]
+        for e in found:
+            assert worst(urn, released, exp_up(e) * (1 - Fraction(1, 2**100))) <= asked
+        assert len(found) == 2
+
+
+def test_an_account_that_has_no_epsilon_says_so() -> None:
+    tiny, pure, large = Fraction(1, 10**6), Cost.of(Fraction(3), Fraction(0)), Fraction(10**6)
+    rare = Cost.of(Fraction(3), tiny)
+    assert pure.epsilons_at(Fraction(0)) == (3, None)
+    assert pure.epsilons_at(Fraction(0), 5) == (15, None)
+    assert rare.epsilons_at(tiny) == (3, None)
+    assert rare.epsilons_at(tiny / 2) == (None, None)
+    assert rare.epsilons_at(Fraction(1, 2), 2)[1] is None  # approximate zCDP of a group is not proved here
+    assert Cost.of_all([]).epsilons_at(Fraction(0)) == (0, 0)
+    assert Cost.of_all([Cost.of(large, Fraction(0))] * 2).epsilons_at(tiny, 1000) == (2 * 1000 * large, None)
+    assert Cost.of(large, tiny).epsilons_at(Fraction(1, 2), 2) == (None, None)
+    with pytest.raises(TypeError, match="rho must be an exact number"):
+        Cost.of(Fraction(1), Fraction(0), 0.5)  # type: ignore[arg-type]
