@@ -104,8 +104,8 @@ print(f"user-level: epsilon {certificate.user_level.epsilon}, delta {certificate
 # %%
 settings = config.ledger
 budget = pipelines.Budget(settings.epsilon, settings.delta)
-epsilon, delta = pipelines.Ledger(settings.file).remaining(settings.data_set, budget)
-print(f"left of the budget: epsilon {float(epsilon):.3g}, delta {float(delta):.3g}")
+left = pipelines.Ledger(settings.file).remaining(settings.data_set, budget)
+print(f"left of the budget: epsilon {float(left['epsilon']):.3g}, delta {float(left['delta']):.3g}")
 
 # %% [markdown]
 # A second release of the same records at the same price would exceed the budget, and is refused before

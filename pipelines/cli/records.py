@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
+from datetime import UTC, datetime
+from fractions import Fraction
 from pathlib import Path
 
 import click
 
 import geo_data
 import pipelines
+import synth
 from pipelines.cli.common import FILE, FOLDER, PATH, counter, say
 
 _NAME = click.argument("name")
@@ -197,14 +201,42 @@ def ledger() -> None:
 _LEDGER = click.argument("file", type=FILE)
 
 
-@ledger.command(epilog="Example: odsynth ledger show ledger.sqlite")
+@ledger.command(epilog="Example: odsynth ledger show ledger.sqlite --delta 1e-6 --years 5")
 @_LEDGER
-def show(file: Path) -> None:
-    """Show budgets and what is left of them in the ledger FILE."""
+@click.option("--delta", help="At which the epsilon of all releases is told; by default that of the budget.")
+@click.option(
+    "--records",
+    type=click.IntRange(1, 1000),
+    default=1,
+    help="Of a person with up to so many job records, if this is more than the debits are for.",
+)
+@click.option("--years", type=click.IntRange(1, 1000), help="Only what was debited in the last years.")
+def show(file: Path, delta: str | None, records: int, years: int | None) -> None:
+    """Show budgets and what is left of them in the ledger FILE.
+
+    Spent is told by plain sums of epsilon and delta, and by zCDP.
+    """
     from pipelines.cli.summary import ledger_account
 
-    for account in pipelines.Ledger(file).accounts():
-        click.echo(ledger_account(account))
+    chosen = None if delta is None else _delta(delta)
+    since = None if years is None else _years_ago(years)
+    words = "" if years is None else f", last {years} year(s)"
+    for account in pipelines.Ledger(file).accounts(since):
+        click.echo(ledger_account(account, chosen, records, words))
+
+
+def _delta(text: str) -> Fraction:
+    with suppress(ValueError):
+        if 0 <= (delta := synth.exact(text, "delta")) < 1:
+            return delta
+    raise click.BadParameter(f"{text!r} is not in [0, 1); write for example 1e-6", param_hint="--delta")
+
+
+def _years_ago(years: int) -> datetime:
+    """Return the time so many years ago; the last day of February for one that such a year lacks."""
+    now = datetime.now(UTC)
+    day = 28 if (now.month, now.day) == (2, 29) else now.day
+    return now.replace(year=max(now.year - years, 1), day=day)
 
 
 @ledger.command(name="verify", epilog="Example: odsynth ledger verify ledger.sqlite --release out/mine")

@@ -10,7 +10,7 @@ import numpy as np
 import geo_data
 import synth
 from pipelines.config.sections import LedgerSettings
-from pipelines.ledger.budgets import Account, PolicyError
+from pipelines.ledger.budgets import Account, PolicyError, amounts_in_words, excess
 from pipelines.ledger.terms import Terms
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.utility import cell_variation, mean_commute
@@ -79,30 +79,46 @@ def _paid(release: Release) -> str:
     return f"Ledger      debit {debit}" if debit else "Ledger      none: nobody adds up what is spent"
 
 
-def ledger_account(account: Account) -> str:
-    """Describe what has been spent of a budget, and a line for each release; spent up, left down."""
-    budget = account.budget
-    epsilon, delta = (
-        synth.decimal_down(max(limit - spent, Fraction(0)))
-        for limit, spent in ((budget.epsilon, account.epsilon), (budget.delta, account.delta))
-    )
+def ledger_account(account: Account, delta: Fraction | None = None, records: int = 1, since: str = "") -> str:
+    """Describe what has been spent of a budget, and a line for each release; spent up, left down.
+
+    `since` says of which time only, in words; what is left is then not said, as a budget is for all time.
+    """
+    budget, up, down = account.budget, synth.decimal_up, synth.decimal_down
     period = f", {budget.period}" if budget.period else ""
+    spent = amounts_in_words(account.spent._asdict(), up)
+    left = f"; left {amounts_in_words(account.left, down)} of {amounts_in_words(budget.limits, down)}"
     lines = [
-        f"{account.data_set}{period}: {account.debits} release(s), {account.unfinished} unfinished; "
-        f"spent epsilon {synth.decimal_up(account.epsilon)}, delta {synth.decimal_up(account.delta)}; "
-        f"left epsilon {epsilon}, delta {delta} "
-        f"of epsilon {synth.decimal_down(budget.epsilon)}, delta {synth.decimal_down(budget.delta)}"
+        f"{account.data_set}{period}{since}: {account.debits} release(s), {account.unfinished} unfinished; "
+        f"spent {spent}{'' if since else left}"
     ]
     if account.releases:
         lines.append(f"  the sum is a guarantee of: {account.guarantee}")
+    if account.terms is not None:
+        lines.append(
+            f"  {_together(account, account.terms, budget.delta if delta is None else delta, records)}"
+        )
     for entry, state in account.releases:
         period = f", {entry.period}" if entry.period else ""
-        epsilon, delta = (synth.decimal_up(paid or Fraction(0)) for paid in (entry.epsilon, entry.delta))
+        amounts = {"epsilon": entry.epsilon, "delta": entry.delta, "rho": entry.rho}
+        paid = {name: amount for name, amount in amounts.items() if amount is not None}
         lines.append(
-            f"  {entry.time[:19]}Z  {entry.release}{period}: epsilon {epsilon}, delta {delta}; "
+            f"  {entry.time[:19]}Z  {entry.release}{period}: {amounts_in_words(paid, up)}; "
             f"{Terms.of(entry.policy).words}; {state}"
         )
     return "\n".join(lines)
+
+
+def _together(account: Account, terms: Terms, delta: Fraction, records: int) -> str:
+    """Say what epsilon the releases have together at a delta, by both accounts, and which is better."""
+    records = max(records, terms.records)
+    sums, rho = account.spent.epsilons_at(delta, -(-records // terms.records))
+    named = {"plain sums": sums, "zCDP": rho}
+    by = [f"epsilon {synth.decimal_up(e, 6)} by {name}" for name, e in named.items() if e is not None]
+    if sums is not None and rho is not None and sums != rho:
+        by.append(f"{'the sums are' if sums < rho else 'zCDP is'} better")
+    about = f"a person with at most {records:,} job record(s), at delta {synth.decimal_up(delta)}"
+    return f"together, for {about}: {'; '.join(by) or 'no epsilon that can be proved; choose a larger delta'}"
 
 
 def budget_line(settings: LedgerSettings, plan: ReleasePlan, guarantee: synth.Guarantee) -> tuple[str, bool]:
@@ -110,7 +126,7 @@ def budget_line(settings: LedgerSettings, plan: ReleasePlan, guarantee: synth.Gu
     entries = read_ledger(settings)
     left = left_in(entries, settings)
     cost = paid_for(guarantee_fields(plan, guarantee))
-    fits = all(synth.exact(a) <= b for a, b in zip((cost.epsilon, cost.delta), left, strict=True))
+    fits = not excess(synth.Cost.of(*cost.price), left)
     terms, together = terms_of(plan), ""
     try:
         total = terms_with(entries, settings, terms)
@@ -120,8 +136,7 @@ def budget_line(settings: LedgerSettings, plan: ReleasePlan, guarantee: synth.Gu
         together = f"with this release the sum is a guarantee of: {total.words}"
     period = f", {settings.period}" if settings.period else ""
     words = [
-        f"Budget      {settings.data_set}{period}: left epsilon {synth.decimal_down(left[0])}, "
-        f"delta {synth.decimal_down(left[1])}",
+        f"Budget      {settings.data_set}{period}: left {amounts_in_words(left, synth.decimal_down)}",
         *([] if fits else ["THIS RELEASE COSTS MORE, and run will refuse it"]),
         *([together] if together else []),
     ]

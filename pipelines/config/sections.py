@@ -586,38 +586,45 @@ class LedgerSettings(Section):
     """Public name of the records from which the release is made."""
     period: Annotated[Line, stored(LONGEST_NAME)] | None = None
     """Label of the period that the budget is for. Left out, the budget is for ever."""
-    epsilon: PositiveNumber
+    epsilon: PositiveNumber | None = None
     """Budget of the data set in the period, for all releases together: what one person, with all records
-    (`records_per_worker`), may lose by them."""
+    (`records_per_worker`), may lose by them, by plain sums. May be left out where `rho` is named."""
     delta: DeltaNumber
-    """The same for delta."""
+    """The same for delta, beside `epsilon`, `rho`, or each of them."""
+    rho: PositiveNumber | None = None
+    """The same as zCDP ([ledger.md](ledger.md#budgets-in-rho)). Where `epsilon` is named too, both limit."""
     total_epsilon: PositiveNumber | None = None
-    """Budget of the data set over all periods, beside the budget of `period`. Left out, the last total in the
-    ledger, if any, limits all periods."""
+    """Budget of the data set over all periods, beside the budget of `period`. Left out with `total_rho`, the
+    last total in the ledger, if any, limits all periods."""
     total_delta: DeltaNumber | None = None
-    """The same for delta; both or neither."""
+    """The same for delta; needed with the others, and with them only."""
+    total_rho: PositiveNumber | None = None
+    """The same as zCDP."""
     witness: Names = ()
     """Hashes of earlier debits, as runs have printed them. A ledger without them, such as a new one or an
     older copy, is refused."""
 
     def _problems(self) -> Iterator[Problem]:
-        totals = {"total_epsilon": self.total_epsilon, "total_delta": self.total_delta}
-        present = [key for key, total in totals.items() if total is not None]
-        for key in totals if len(present) == 1 else ():
-            if key not in present:
-                yield key, f"missing beside {present[0]}; name both or neither"
-        if present and self.period is None:
-            rule = "without period, epsilon and delta are the budget over all periods"
-            yield present[0], f"{rule}; leave it out, or name a period"
+        if self.epsilon is None and self.rho is None:
+            yield "epsilon", "missing; name epsilon, rho, or both"
+        limits = {"total_epsilon": self.total_epsilon, "total_rho": self.total_rho}
+        named = [key for key, total in limits.items() if total is not None]
+        if named and self.total_delta is None:
+            yield "total_delta", f"missing beside {named[0]}; name both or neither"
+        if not named and self.total_delta is not None:
+            yield "total_epsilon", "missing beside total_delta; name both or neither"
+        if (named or self.total_delta is not None) and self.period is None:
+            rule = "without period, epsilon, delta and rho are the budget over all periods"
+            yield [*named, "total_delta"][0], f"{rule}; leave it out, or name a period"
 
     @property
-    def over_all_periods(self) -> tuple[Fraction, Fraction] | None:
-        """The epsilon and delta that releases of all periods may cost together, if that is stated."""
+    def over_all_periods(self) -> tuple[Fraction | None, Fraction, Fraction | None] | None:
+        """The epsilon, delta and rho that releases of all periods may cost together, if that is stated."""
         if self.period is None:
-            return self.epsilon, self.delta
-        if self.total_epsilon is None or self.total_delta is None:
+            return self.epsilon, self.delta, self.rho
+        if self.total_delta is None:
             return None
-        return self.total_epsilon, self.total_delta
+        return self.total_epsilon, self.total_delta, self.total_rho
 
 
 class SignatureSettings(Section):

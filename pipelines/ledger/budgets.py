@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 from itertools import combinations_with_replacement
+from typing import NamedTuple, TypeAlias
 
 import synth
 from pipelines.ledger.chain import Entry, LedgerError
@@ -14,6 +16,10 @@ from pipelines.ledger.terms import Terms, conflict
 from pipelines.storage.stored_names import LONGEST_NAME, look_alike, one_form, stored_name
 
 _LONGEST_AMOUNT = 1000
+_MOST = 10**6  # of epsilon and rho: nobody wants such a guarantee, and e^epsilon has as many bits
+
+Amounts: TypeAlias = dict[str, Fraction]
+"""Numbers of a cost (`synth.Cost`) by their names: of the accounts that a budget limits, both numbers."""
 
 
 class PolicyError(LedgerError):
@@ -24,36 +30,58 @@ class OverBudgetError(LedgerError):
     """The budget does not allow a release."""
 
 
+class Price(NamedTuple):
+    """What a ledger is debited for a release."""
+
+    epsilon: Fraction
+    delta: Fraction
+    rho: Fraction | None = None  # zCDP of the same neighbours, if the mechanism has one
+
+
 @dataclass(frozen=True)
 class Budget:
     """What releases of one data set may cost together.
 
     Attributes
     ----------
-    epsilon, delta : Fraction
-        The most that their epsilons and their deltas may add up to; delta below 1.
+    epsilon : Fraction or None
+        The most that their epsilons may add up to. None: this does not limit them, but `rho` does.
+    delta : Fraction
+        The most that their deltas may add up to, below 1; of each account that is limited.
     period : str or None
         Label of the period that it is for, such as ``"2026"``. None is for ever: debits of all periods count.
+    rho : Fraction or None
+        The most that their rhos may add up to. None: this does not limit them.
     """
 
-    epsilon: Fraction
+    epsilon: Fraction | None
     delta: Fraction
     period: str | None = None
+    rho: Fraction | None = None
 
     def __repr__(self) -> str:
         # Down: nobody may take it for more than it is.
-        epsilon, delta = (synth.decimal_down(x, 6) for x in (self.epsilon, self.delta))
         period = "" if self.period is None else f" for {self.period}"
-        return f"<Budget: epsilon {epsilon}, delta {delta}{period}; rounded down, the attributes are exact>"
+        words = amounts_in_words(self.limits, synth.decimal_down, 6)
+        return f"<Budget: {words}{period}; rounded down, the attributes are exact>"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", exact_amount(self.epsilon, "the budget's epsilon"))
-        object.__setattr__(self, "delta", exact_amount(self.delta, "the budget's delta"))
+        if self.epsilon is None and self.rho is None:
+            raise LedgerError("the budget limits nothing. Fix: state its epsilon, its rho, or both")
+        for name in ("epsilon", "delta", "rho"):
+            if (amount := getattr(self, name)) is not None:
+                object.__setattr__(self, name, exact_amount(amount, f"the budget's {name}"))
         object.__setattr__(self, "period", period_label(self.period))
         if self.delta >= 1:
             raise LedgerError(
                 "the budget's delta is 1 or more, which allows anything. Fix: state a delta below 1"
             )
+
+    @property
+    def limits(self) -> Amounts:
+        """The most that each number of a cost may be; both of an account, or neither."""
+        sums = {} if self.epsilon is None else {"epsilon": self.epsilon, "delta": self.delta}
+        return sums | ({} if self.rho is None else {"rho": self.rho, "rho_delta": self.delta})
 
 
 @dataclass(frozen=True)
@@ -62,8 +90,7 @@ class Account:
 
     data_set: str
     budget: Budget  # as it was last used
-    epsilon: Fraction  # spent
-    delta: Fraction
+    spent: synth.Cost
     debits: int  # releases that were paid from it
     unfinished: int  # those of them that have not finished
     # What the sum is a guarantee of; None without a release, or if that is nothing with a name.
@@ -73,6 +100,11 @@ class Account:
     releases: tuple[tuple[Entry, str], ...] = ()
 
     @property
+    def left(self) -> Amounts:
+        """What the budget still allows."""
+        return _left(self.budget, self.spent)
+
+    @property
     def guarantee(self) -> str:
         """What the sum is a guarantee of, for people; empty without a release."""
         if not self.releases:
@@ -80,46 +112,57 @@ class Account:
         return self.terms.words if self.terms else "nothing that has a name: the releases do not add up"
 
 
-def accounts_of(entries: list[Entry]) -> list[Account]:
-    """Return what was spent of every budget that was entered, by data set and period."""
+def accounts_of(entries: list[Entry], since: str = "") -> list[Account]:
+    """Return what was spent of every budget that was entered, by data set and period.
+
+    Debits before a time do not count.
+    """
     states = {entry.debit: entry.kind for entry in entries}  # the last that was entered
     result = []
     for (data_set, period), budget in last_budgets(entries).items():
-        paid = debits_of(entries, data_set, period)
+        paid = debits_of(entries, data_set, period, since)
         releases = tuple((entry, states.get(entry.hash, "unfinished")) for entry in paid)
         unfinished = sum(state != "finished" for _, state in releases)
-        spent = spent_of(entries, data_set, period)
         terms = Terms.of_sum(_terms_of(paid)) if paid else None
-        result.append(Account(data_set, budget, *spent, len(paid), unfinished, terms, releases))
+        result.append(Account(data_set, budget, _cost(paid), len(paid), unfinished, terms, releases))
     return sorted(result, key=lambda account: (account.data_set, account.budget.period or ""))
 
 
-def debits_of(entries: list[Entry], data_set: str, period: str | None) -> list[Entry]:
-    """Return the debits of a data set, however it is spelled, in a period; for None, in all periods."""
+def debits_of(entries: list[Entry], data_set: str, period: str | None, since: str = "") -> list[Entry]:
+    """Return the debits of a data set, however it is spelled, in a period and since a time.
+
+    For None, in all periods.
+    """
     return [
         entry
         for entry in entries
         if entry.kind == "debit"
+        and entry.time >= since
         and look_alike(entry.data_set or "", data_set)
         and (period is None or look_alike(entry.period or "", period))
     ]
 
 
-def spent_of(entries: list[Entry], data_set: str, period: str | None) -> tuple[Fraction, Fraction]:
-    """Return the epsilon and delta of those debits together."""
-    costs = [(entry.epsilon, entry.delta) for entry in debits_of(entries, data_set, period)]
-    return synth.compose((e, d) for e, d in costs if e is not None and d is not None)
+def spent_of(entries: list[Entry], data_set: str, period: str | None, since: str = "") -> synth.Cost:
+    """Return what those debits cost together."""
+    return _cost(debits_of(entries, data_set, period, since))
+
+
+def _cost(debits: list[Entry]) -> synth.Cost:
+    costs = [(entry.epsilon, entry.delta, entry.rho) for entry in debits]
+    return synth.Cost.of_all(
+        synth.Cost.of(epsilon, delta, rho)
+        for epsilon, delta, rho in costs
+        if epsilon is not None and delta is not None
+    )
 
 
 def last_budgets(entries: list[Entry]) -> dict[tuple[str, str | None], Budget]:
     """Return the budget last entered of every data set and period."""
     return {
-        (entry.data_set, entry.period): Budget(entry.epsilon, entry.delta, entry.period)
+        (entry.data_set, entry.period): Budget(entry.epsilon, entry.delta, entry.period, entry.rho)
         for entry in entries
-        if entry.kind == "budget"
-        and entry.data_set is not None
-        and entry.epsilon is not None
-        and entry.delta is not None
+        if entry.kind == "budget" and entry.data_set is not None and entry.delta is not None
     }
 
 
@@ -191,41 +234,63 @@ def check_spelling(entries: list[Entry], data_set: str, period: str | None) -> N
             )
 
 
-def left_of(entries: list[Entry], data_set: str, budgets: list[Budget]) -> tuple[Fraction, Fraction]:
-    """Return the epsilon and delta that all these budgets still allow, at least 0."""
-    left = [
-        (limit.epsilon - spent[0], limit.delta - spent[1])
-        for limit in budgets
-        for spent in [spent_of(entries, data_set, limit.period)]
-    ]
-    return max(min(e for e, _ in left), Fraction(0)), max(min(d for _, d in left), Fraction(0))
+def left_of(entries: list[Entry], data_set: str, budgets: list[Budget]) -> Amounts:
+    """Return what all these budgets still allow; of an account that none of them limits, nothing is said."""
+    left: Amounts = {}
+    for limit in budgets:
+        for name, amount in _left(limit, spent_of(entries, data_set, limit.period)).items():
+            left[name] = min(left.get(name, amount), amount)
+    return left
 
 
-def check_budget(
-    data_set: str, budget: Budget, spent: tuple[Fraction, Fraction], cost: tuple[Fraction, Fraction]
-) -> None:
-    """Refuse a cost that, with what is spent, exceeds the budget in epsilon or in delta."""
-    epsilon, delta = synth.compose([spent, cost])
-    if epsilon <= budget.epsilon and delta <= budget.delta:
+def _left(budget: Budget, spent: synth.Cost) -> Amounts:
+    return {name: max(limit - getattr(spent, name), Fraction(0)) for name, limit in budget.limits.items()}
+
+
+def excess(cost: synth.Cost, left: Mapping[str, Fraction]) -> list[str]:
+    """Return the numbers of a cost that are more than what is left; none, if it can be paid."""
+    return [name for name, amount in left.items() if getattr(cost, name) > amount]
+
+
+def amounts_in_words(amounts: Mapping[str, Fraction], rounded: Callable[..., str], digits: int = 12) -> str:
+    """Return numbers of a cost for people, as in "epsilon 8, delta 0; rho 2, delta 0"."""
+    texts = {name: rounded(amount, digits) for name, amount in amounts.items()}
+    accounts = (("epsilon", "delta"), ("rho", "rho_delta"))
+    return "; ".join(
+        f"{first} {texts[first]}" + (f", delta {texts[delta]}" if delta in texts else "")
+        for first, delta in accounts
+        if first in texts
+    )
+
+
+def check_budget(data_set: str, budget: Budget, spent: synth.Cost, cost: synth.Cost) -> None:
+    """Refuse a cost that, with what is spent, exceeds the budget in one of its numbers."""
+    if not (over := excess(synth.Cost.of_all([spent, cost]), budget.limits)):
         return
-    left = [max(a - b, Fraction(0)) for a, b in zip((budget.epsilon, budget.delta), spent, strict=True)]
-    up, down = synth.decimal_up, synth.decimal_down
     when = f"for {budget.period}" if budget.period else "for ever"
-    over = {"epsilon": epsilon > budget.epsilon, "delta": delta > budget.delta}
-    short = " and ".join(name for name, too_much in over.items() if too_much)
+    short = " and ".join("delta beside rho" if name == "rho_delta" else name for name in over)
+    words = [
+        amounts_in_words({name: amounts[name] for name in budget.limits}, rounded)
+        for amounts, rounded in (
+            (spent._asdict(), synth.decimal_up),
+            (_left(budget, spent), synth.decimal_down),
+            (cost._asdict(), synth.decimal_up),
+        )
+    ]
     raise OverBudgetError(
         f"{data_set}: the budget {when} does not allow this release: too little {short} is left; "
-        f"spent epsilon {up(spent[0])}, delta {up(spent[1])}; remaining epsilon {down(left[0])}, "
-        f"delta {down(left[1])}; asked epsilon {up(cost[0])}, delta {up(cost[1])}. Fix: plan a release that "
+        f"spent {words[0]}; remaining {words[1]}; asked {words[2]}. Fix: plan a release that "
         "costs less, or ask for a larger budget"
     )
 
 
 def exact_amount(value: Fraction, name: str) -> Fraction:
-    """Return an epsilon or a delta that can be entered; a float is refused."""
+    """Return an epsilon, a delta or a rho that can be entered; a float is refused."""
     number = synth.exact(value, name)
     if number < 0:
         raise LedgerError(f"{name} is negative. Fix: state 0 or more")
+    if number > _MOST:
+        raise LedgerError(f"{name} is above {_MOST:,}, which promises nothing. Fix: state less")
     try:
         short = len(str(number)) <= _LONGEST_AMOUNT
     except ValueError:  # more digits than Python converts

@@ -24,17 +24,17 @@ from synth.errors import ShownError
 
 GENESIS = "odsynth ledger 1"
 _APPLICATION_ID = 0x6F64736C  # "odsl"
-_VERSION = 3
+_VERSION = 4
 _BUSY_SECONDS = 60.0
-_AMOUNTS = {"epsilon", "delta"}
+_AMOUNTS = {"epsilon", "delta", "rho"}
 _RESTORE = (
     "keep this file, put the last good copy back, and compare it with the heads that releases have kept"
 )
 
 TABLES = {
     "spends": (
-        *("entry", "time", "kind", "data_set", "period", "epsilon", "delta", "plan_sha256", "release"),
-        "policy",
+        *("entry", "time", "kind", "data_set", "period", "epsilon", "delta", "rho", "plan_sha256"),
+        *("release", "policy"),
     ),
     "releases": ("entry", "time", "kind", "debit", "detail"),
 }
@@ -43,8 +43,8 @@ TABLES = {
 _COLUMNS = {
     "spends": """entry INTEGER PRIMARY KEY, time TEXT NOT NULL,
  kind TEXT NOT NULL CHECK (kind IN ('budget', 'debit')), data_set TEXT NOT NULL, period TEXT,
- epsilon TEXT NOT NULL, delta TEXT NOT NULL, plan_sha256 TEXT, release TEXT, hash TEXT NOT NULL,
- policy TEXT""",
+ epsilon TEXT, delta TEXT NOT NULL, rho TEXT, plan_sha256 TEXT, release TEXT, policy TEXT,
+ hash TEXT NOT NULL, CHECK (epsilon IS NOT NULL OR kind = 'budget' AND rho IS NOT NULL)""",
     "releases": """entry INTEGER PRIMARY KEY, time TEXT NOT NULL,
  kind TEXT NOT NULL CHECK (kind IN ('resumed', 'finished', 'failed', 'abandoned')), debit TEXT NOT NULL,
  detail TEXT, hash TEXT NOT NULL""",
@@ -82,8 +82,9 @@ class Entry:
     kind: str  # "budget" or "debit"; of releases "resumed", "finished", "failed" or "abandoned"
     data_set: str | None = None  # whose budget it is, for "budget" and "debit"; a period of None is for ever
     period: str | None = None
-    epsilon: Fraction | None = None  # the budget, or what was debited
+    epsilon: Fraction | None = None  # the budget, or what was debited; a budget may be in rho only
     delta: Fraction | None = None
+    rho: Fraction | None = None  # of a debit: the zCDP of a mechanism that has one
     plan_sha256: str | None = None  # of a debit: the hash of the plan, and the name of the release
     release: str | None = None
     policy: str | None = None  # of a debit: what it is a guarantee of (`pipelines.ledger.terms`)
@@ -232,7 +233,7 @@ def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
     if version != _VERSION:
         raise LedgerError(
             f"{path}: the ledger's format is {version}, and this version reads {_VERSION}. Fix: use the "
-            "version that wrote it"
+            "version that wrote it, or carry over what was spent to a new ledger (docs/ledger.md)"
         )
     statements = [row[0] for row in connection.execute("SELECT sql FROM sqlite_master")]
     if sorted(map(str, statements)) != sorted(_SCHEMA):

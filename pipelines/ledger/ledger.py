@@ -17,9 +17,11 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Literal, get_args
 
+import synth
 from geo_data.arguments import path_of
 from pipelines.ledger.budgets import (
     Account,
+    Amounts,
     Budget,
     accounts_of,
     budgets_of_debit,
@@ -29,6 +31,7 @@ from pipelines.ledger.budgets import (
     check_terms,
     exact_amount,
     last_budgets,
+    left_of,
     line_of_text,
     period_label,
     spent_of,
@@ -61,12 +64,15 @@ class Charge:
     data_set : str
         Public name of the confidential records. Releases of the same records must give the same name.
     epsilon, delta : Fraction
+        Of the differential privacy that it promises one person.
     plan_sha256 : str
         Hash of its plan.
     release : str
         Its name.
     policy : str
         The text of its terms (`Terms`): what it is a guarantee of.
+    rho : Fraction or None
+        Its zCDP for the same neighbours, if its mechanism has one.
     """
 
     data_set: str
@@ -75,12 +81,14 @@ class Charge:
     plan_sha256: str
     release: str
     policy: str = str(Terms())
+    rho: Fraction | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "data_set", line_of_text(self.data_set, "data set"))
         object.__setattr__(self, "release", line_of_text(self.release, "release"))
-        object.__setattr__(self, "epsilon", exact_amount(self.epsilon, "epsilon"))
-        object.__setattr__(self, "delta", exact_amount(self.delta, "delta"))
+        for name in ("epsilon", "delta", "rho"):
+            if (amount := getattr(self, name)) is not None:
+                object.__setattr__(self, name, exact_amount(amount, name))
         check_hash(self.plan_sha256)
 
 
@@ -100,6 +108,7 @@ class Debit:
     plan_sha256: str
     release: str
     policy: str  # the text of its terms (`Terms`)
+    rho: Fraction | None  # its zCDP, if its mechanism has one
 
     @property
     def head(self) -> str:
@@ -188,7 +197,8 @@ class Ledger:
         LedgerError
             If the clock is behind the last entry, or the ledger cannot be trusted. Nothing is written.
         """
-        data_set, policy, cost = charge.data_set, charge.policy, (charge.epsilon, charge.delta)
+        data_set, policy, price = charge.data_set, charge.policy, (charge.epsilon, charge.delta, charge.rho)
+        cost = synth.Cost.of(*price)
         witness = set(witness)
         with writing(self.path, create=not witness, keep=not rehearse) as connection:
             entries = read_entries(connection, self.path)
@@ -202,11 +212,11 @@ class Ledger:
                 check_budget(data_set, limit, spent_of(entries, data_set, limit.period), cost)
             for limit in binding:
                 if entered.get((data_set, limit.period)) != limit:
-                    allowed = Entry(0, time, "budget", data_set, limit.period, limit.epsilon, limit.delta)
-                    append(connection, entries, allowed)
+                    allowed = limit.period, limit.epsilon, limit.delta, limit.rho
+                    append(connection, entries, Entry(0, time, "budget", data_set, *allowed))
             under = line_of_text(policy, "policy", _LONGEST_DETAIL)
             about = charge.plan_sha256, charge.release, under
-            entry = Entry(0, time, "debit", data_set, budget.period, *cost, *about)
+            entry = Entry(0, time, "debit", data_set, budget.period, *price, *about)
             paid = append(connection, entries, entry)
         return _debit(paid)
 
@@ -282,18 +292,53 @@ class Ledger:
             append(connection, entries, Entry(0, self._time(entries, now), "resumed", debit=debit_id))
         return _debit(paid)
 
-    def spent(self, data_set: str, period: str | None = None) -> tuple[Fraction, Fraction]:
-        """Return the epsilon and delta spent on a data set in a period; for None, in all periods."""
-        return spent_of(self.entries(), line_of_text(data_set, "data set"), period_label(period))
+    def spent(self, data_set: str, period: str | None = None, since: datetime | None = None) -> synth.Cost:
+        """Return what was spent on a data set.
 
-    def remaining(self, data_set: str, budget: Budget) -> tuple[Fraction, Fraction]:
-        """Return what is left of a budget, at least 0, by what was spent in its period."""
-        spent = self.spent(data_set, budget.period)
-        return max(budget.epsilon - spent[0], Fraction(0)), max(budget.delta - spent[1], Fraction(0))
+        Parameters
+        ----------
+        data_set : str
+        period : str or None
+            Debits of other periods do not count; None is for all periods.
+        since : datetime or None
+            Debits before this time do not count, as for "the last five years".
 
-    def accounts(self) -> list[Account]:
-        """Return what was spent of every budget that was ever used, by data set and period."""
-        return accounts_of(self.entries())
+        Returns
+        -------
+        synth.Cost
+            The sums of both accounts; `synth.Cost.epsilons_at` gives their epsilons at a delta.
+        """
+        first = "" if since is None else utc_text(since)
+        return spent_of(self.entries(), line_of_text(data_set, "data set"), period_label(period), first)
+
+    def remaining(self, data_set: str, budget: Budget) -> Amounts:
+        """Return what is left of a budget, at least 0, by what was spent in its period.
+
+        Parameters
+        ----------
+        data_set : str
+        budget : Budget
+
+        Returns
+        -------
+        dict of str to Fraction
+            ``epsilon`` and ``delta``, ``rho`` and ``rho_delta``, or all four, as the budget limits them.
+        """
+        return left_of(self.entries(), line_of_text(data_set, "data set"), [budget])
+
+    def accounts(self, since: datetime | None = None) -> list[Account]:
+        """Return what was spent of every budget that was ever used, by data set and period.
+
+        Parameters
+        ----------
+        since : datetime or None
+            As for `spent`.
+
+        Returns
+        -------
+        list of Account
+        """
+        return accounts_of(self.entries(), "" if since is None else utc_text(since))
 
     def entries(self) -> list[Entry]:
         """Return all entries, in order, having checked the whole chain."""

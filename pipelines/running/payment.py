@@ -15,7 +15,9 @@ from pipelines.config.sections import LedgerSettings
 from pipelines.config.toml import ConfigError
 from pipelines.ledger import budgets
 from pipelines.ledger.budgets import (
+    Amounts,
     Budget,
+    Price,
     budgets_of_debit,
     check_spelling,
     check_terms,
@@ -27,16 +29,29 @@ from pipelines.ledger.chain import Entry, LedgerError, check_folder
 from pipelines.ledger.ledger import Charge, Debit, Ledger
 from pipelines.ledger.terms import Terms
 from pipelines.plans.plan import ReleasePlan
-from pipelines.release.certificate import EpsilonDelta, Requested, UserLevel
+from pipelines.release.certificate import EpsilonDelta, Ratio, Requested, UserLevel
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.storage.event_log import EventLog
+from synth.concentrated import rho_of_group
 from synth.policy import RECORD
 
 _log = logging.getLogger(__name__)
 
 
-def left_in(entries: list[Entry], settings: LedgerSettings) -> tuple[Fraction, Fraction]:
-    """Return the epsilon and delta that a release may still cost, by the entries of a ledger.
+class Debited(EpsilonDelta):
+    """What a ledger is debited for a release."""
+
+    rho: Ratio | None = None  # zCDP of the same neighbours, if the mechanism has one
+
+    @property
+    def price(self) -> Price:
+        """The same as exact numbers."""
+        rho = None if self.rho is None else synth.exact(self.rho)
+        return Price(synth.exact(self.epsilon), synth.exact(self.delta), rho)
+
+
+def left_in(entries: list[Entry], settings: LedgerSettings) -> Amounts:
+    """Return what a release may still cost, by the entries of a ledger.
 
     Of the budget of the period and the one over all periods, the smaller.
     """
@@ -74,8 +89,11 @@ def read_ledger(settings: LedgerSettings, *, dry_run: bool = False) -> list[Entr
 
 def _budgets(settings: LedgerSettings) -> tuple[Budget, Budget | None]:
     """Return the budget that a configuration states, and the one over all periods beside it."""
-    total = None if settings.period is None else settings.over_all_periods
-    return Budget(settings.epsilon, settings.delta, settings.period), total and Budget(*total)
+    budget = Budget(settings.epsilon, settings.delta, settings.period, settings.rho)
+    if settings.period is None or (total := settings.over_all_periods) is None:
+        return budget, None
+    epsilon, delta, rho = total
+    return budget, Budget(epsilon, delta, rho=rho)
 
 
 def run_name(config: ReleaseConfig, run: str) -> str:
@@ -87,14 +105,9 @@ def charge_of(state: RunState, plan: ReleasePlan, settings: LedgerSettings) -> C
     """Return what a run with such a plan is charged."""
     certificate = state.certificate
     cost = cost_of(certificate.requested, certificate.run, certificate.record_level, certificate.user_level)
-    return Charge(
-        settings.data_set,
-        synth.exact(cost.epsilon),
-        synth.exact(cost.delta),
-        certificate.plan_sha256,
-        state.name,
-        str(terms_of(plan)),
-    )
+    epsilon, delta, rho = cost.price
+    about = certificate.plan_sha256, state.name, str(terms_of(plan))
+    return Charge(settings.data_set, epsilon, delta, *about, rho)
 
 
 def debit(settings: LedgerSettings, charge: Charge, *, rehearse: bool = False) -> Debit:
@@ -105,18 +118,20 @@ def debit(settings: LedgerSettings, charge: Charge, *, rehearse: bool = False) -
 
 def cost_of(
     requested: Requested, run: EpsilonDelta, record_level: EpsilonDelta, user_level: UserLevel
-) -> EpsilonDelta:
+) -> Debited:
     """Return what is debited for a release with such a certificate: what one person is promised.
 
     Where a person has one record: of a release that was planned for probabilistic differential privacy, the
     pair of the run; of one that was planned for one record, the record-level pair, or that of the run where
     it costs less epsilon and keeps what was requested. Where a person may have several, the better of the
     two by the same rule, whatever was planned for, for all records of one person (Lemma 14): the user-level
-    pair of the certificate, or what the run's comes to.
+    pair of the certificate, or what the run's comes to. Beside it the rho of the record level, if there is
+    one, for all records of one person (Lemma 46).
     """
-    records = user_level.records
+    records, rho = user_level.records, getattr(record_level, "rho", None)
+    rho = None if rho is None else str(rho_of_group(synth.exact(rho), records))
     if requested.guarantee == "pdp" and records == 1:
-        return run
+        return Debited(epsilon=run.epsilon, delta=run.delta, rho=rho)
     most = Fraction(requested.epsilon), Fraction(requested.delta)
     alone = [
         pair
@@ -129,10 +144,10 @@ def cost_of(
     )
     if records > 1:
         best = user_level if best is record_level else _of_person(best, records)
-    return EpsilonDelta(epsilon=best.epsilon, delta=best.delta)
+    return Debited(epsilon=best.epsilon, delta=best.delta, rho=rho)
 
 
-def most_cost_of(config: ReleaseConfig) -> tuple[Fraction, Fraction]:
+def most_cost_of(config: ReleaseConfig) -> Price:
     """Return the most that a release may be debited: what is asked for, for all records of one person.
 
     Of delta none, where no mechanism that may be chosen costs any.
@@ -141,7 +156,7 @@ def most_cost_of(config: ReleaseConfig) -> tuple[Fraction, Fraction]:
     delta = config.privacy.delta if costs else Fraction(0)
     requested = EpsilonDelta(epsilon=synth.decimal_up(config.privacy.epsilon), delta=synth.decimal_up(delta))
     person = _of_person(requested, config.jobs.records_per_worker)
-    return synth.exact(person.epsilon), synth.exact(person.delta)
+    return Price(synth.exact(person.epsilon), synth.exact(person.delta))
 
 
 def _of_person(record: EpsilonDelta, records: int) -> EpsilonDelta:

@@ -26,7 +26,7 @@ import geo_data
 from pipelines.config.fields import expand
 from pipelines.config.loading import ReleaseConfig
 from pipelines.config.toml import ConfigError
-from pipelines.ledger.budgets import OverBudgetError, PolicyError
+from pipelines.ledger.budgets import OverBudgetError, PolicyError, Price
 from pipelines.ledger.ledger import Charge
 from pipelines.planning.guards import public_files, refuse_as_public, refuse_open_files, refuse_other_names
 from pipelines.planning.public_inputs import slot_source
@@ -96,13 +96,14 @@ def check_ready(
 def check_ledger(config: ReleaseConfig) -> None:
     """Refuse a ledger that could not be debited whatever the cost; nothing is left in it."""
     with suppress(OverBudgetError, PolicyError):  # which depend on the plan
-        check_affordable(config, (Fraction(0), Fraction(0)))
+        check_affordable(config, Price(Fraction(0), Fraction(0)))
 
 
-def check_affordable(config: ReleaseConfig, cost: tuple[Fraction, Fraction]) -> None:
-    """Refuse a release of such a cost if the ledger would refuse its debit now; nothing is left in it."""
+def check_affordable(config: ReleaseConfig, price: Price) -> None:
+    """Refuse a release at such a price if the ledger would refuse its debit now; nothing is left in it."""
     if (settings := config.ledger) is not None:
-        charge = Charge(settings.data_set, *cost, plan_sha256="0" * 64, release=run_name(config, "0" * 16))
+        name = run_name(config, "0" * 16)
+        charge = Charge(settings.data_set, price.epsilon, price.delta, "0" * 64, name, rho=price.rho)
         debit(settings, charge, rehearse=True)
 
 

@@ -41,7 +41,7 @@ from pipelines.release.names import NAME_FILE, write_names
 from pipelines.release.polygons import POLYGON_FOLDER, write_polygons
 from pipelines.release.promises import exact_in_words
 from pipelines.running.executor import trying_on
-from pipelines.running.payment import cost_of
+from pipelines.running.payment import Debited, cost_of
 from pipelines.running.preflight import PLAN_FOLDER, PLAN_NUMBERS, check_ready, load_back, released_beside
 from pipelines.running.run import certify
 from pipelines.running.steps import PLAN_STEPS, Step, StepLog
@@ -364,11 +364,12 @@ def _promises(certificate: Certificate) -> list[str]:
             f"            {shown(presence.user_level)} for one person{several} more or less, as differential "
             "privacy",
         ]
-    paid = shown(paid_for(vars(certificate)))
-    return [*lines, f"  debit     {paid} from a ledger, whose budgets are about one person"]
+    paid = paid_for(vars(certificate))
+    rho = f", rho {synth.decimal_up(synth.exact(paid.rho), 6)}" if paid.rho else ""
+    return [*lines, f"  debit     {shown(paid)}{rho} from a ledger, whose budgets are about one person"]
 
 
-def paid_for(fields: Mapping[str, Any]) -> EpsilonDelta:
+def paid_for(fields: Mapping[str, Any]) -> Debited:
     """Return what a ledger is debited for a release, by the `guarantee_fields` of its certificate."""
     return cost_of(fields["requested"], fields["run"], fields["record_level"], fields["user_level"])
 
@@ -418,7 +419,7 @@ def _write(report: PlanReport, staging: Path) -> None:
         "record_level": fields["record_level"].model_dump(),
         "user_level": fields["user_level"].model_dump(),
         "presence": None if presence is None else presence.model_dump(),
-        "debit": paid_for(fields).model_dump(),
+        "debit": paid_for(fields).model_dump(exclude_none=True),
         "population": fields["population"],
         "released_exactly": None if (exact := fields["released_exactly"]) is None else exact.model_dump(),
         **({} if (policy := fields.get("policy")) is None else {"policy": policy.model_dump()}),

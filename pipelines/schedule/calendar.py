@@ -335,11 +335,11 @@ class Occurrence:
         if (shares := self.schedule.file.shares) is None:
             return config
         total = None if config.ledger is None else config.ledger.over_all_periods
-        if total is None:
-            fix = "add [ledger] without period, or with total_epsilon and total_delta"
-            raise ConfigError(f"{where}: shares: there is no budget over all periods to share; {fix}")
+        if total is None or total[0] is None:
+            fix = "add [ledger] with epsilon and without period, or with total_epsilon and total_delta"
+            raise ConfigError(f"{where}: shares: there is no epsilon over all periods to share; {fix}")
         # A certificate rounds up to as many digits, so that no debit is above its share.
-        share = [exact(decimal_down(amount / shares)) for amount in total]
+        share = [exact(decimal_down(amount / shares)) for amount in (total[0], total[1])]
         epsilon, delta = record_share(share[0], share[1], config.jobs.records_per_worker)
         privacy = config.privacy.model_copy(update={"epsilon": epsilon, "delta": delta})
         return config.model_copy(update={"privacy": privacy})

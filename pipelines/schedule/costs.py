@@ -13,18 +13,19 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
 
+import synth
 from pipelines.config.loading import ReleaseConfig
 from pipelines.config.sections import LedgerSettings
 from pipelines.config.toml import ConfigError
-from pipelines.ledger.budgets import line_of_text, spent_of
+from pipelines.ledger.budgets import Amounts, Price, amounts_in_words, excess, line_of_text, spent_of
 from pipelines.ledger.chain import Entry, LedgerError
 from pipelines.running.folder import RunFolder
-from pipelines.running.payment import left_in, most_cost_of, read_ledger
+from pipelines.running.payment import Debited, left_in, most_cost_of, read_ledger
 from pipelines.running.preflight import PLAN_FOLDER, PLAN_NUMBERS
 from pipelines.schedule.calendar import Calendar, Occurrence
 from pipelines.schedule.records import Records
 from pipelines.storage.errors import shown_message
-from synth.rationals import decimal_down, decimal_up, exact
+from synth.rationals import decimal_down, decimal_up
 
 _SHOWN, _SEARCHED = timedelta(days=366), timedelta(days=3660)
 
@@ -35,12 +36,10 @@ class Cost:
 
     name: str
     due: datetime
-    epsilon: Fraction  # what would be debited at most, as it stands in a certificate
-    delta: Fraction
+    cost: synth.Cost  # what would be debited at most, as it stands in a certificate
     account: str | None  # data set and ledger that pay; None if there is no ledger
-    # Epsilon and delta that the budgets still allow afterwards, the smaller of its period's and of that
-    # of all periods.
-    left: tuple[Fraction, Fraction] | None
+    # What the budgets still allow afterwards, the smaller of its period's and of that of all periods.
+    left: Amounts | None
     payable: bool  # whether the budget suffices
     text: str  # all this for people, in one line
 
@@ -55,22 +54,21 @@ class Outlook:
     problems: tuple[str, ...] = ()  # why a ledger cannot be used, one line each
 
 
-def period_cost(config: ReleaseConfig, planned: Path) -> tuple[Fraction, Fraction, str]:
-    """Return the epsilon and delta that a release would be debited, and where they are from.
+def period_price(config: ReleaseConfig, planned: Path) -> tuple[Price, str]:
+    """Return what a release would be debited, and where that is from.
 
-    They are "certified" if a plan of this very configuration is in the folder, else "requested": then it
-    is the most that the release may cost.
+    It is "certified" if a plan of this very configuration is in the folder, else "requested": then it is the
+    most that the release may cost.
     """
-    requested = most_cost_of(config)
+    requested = most_cost_of(config), "requested"
     try:
         document = json.loads((planned / PLAN_FOLDER / "plan.json").read_bytes())
-        numbers = json.loads((planned / PLAN_NUMBERS).read_bytes())
-        certified = exact(numbers["debit"]["epsilon"]), exact(numbers["debit"]["delta"])
+        debited = Debited.model_validate(json.loads((planned / PLAN_NUMBERS).read_bytes())["debit"])
         if document["configuration"] != config.public.quoted():
-            return *requested, "requested"
+            return requested
     except (OSError, ValueError, TypeError, KeyError):
-        return *requested, "requested"
-    return *certified, "certified"
+        return requested
+    return debited.price, "certified"
 
 
 def outlook(calendar: Calendar, due: Iterable[Occurrence], now: datetime) -> Outlook:
@@ -112,39 +110,40 @@ class _Books:
 
     def pay(self, occurrence: Occurrence) -> Cost:
         """Enter a payment, if the budget allows it."""
+        nothing = synth.Cost.of_all(())
         try:
             config = occurrence.config()
         except ConfigError as error:
             words = f"unknown: {shown_message(error, one_line=True)}"
-            return _cost(occurrence, (Fraction(0), Fraction(0)), None, None, False, words)
-        *requested, source = period_cost(config, self.store.plan(occurrence.name))
-        cost = requested[0], requested[1]
-        words = f"epsilon {_up(cost[0])}, delta {_up(cost[1])} ({source})"
+            return _cost(occurrence, nothing, None, None, False, words)
+        price, source = period_price(config, self.store.plan(occurrence.name))
+        cost = synth.Cost.of(*price)
+        words = f"{_words(cost)} ({source})"
         if (settings := config.ledger) is None:
             return _cost(occurrence, cost, None, None, True, f"{words}; no [ledger] limits it")
         account = f"{settings.data_set} ({settings.file})"
         if (entries := self._read(settings)) is None:
             return _cost(occurrence, cost, account, None, False, f"{words}; the ledger cannot be used")
         left = left_in(entries, settings)
+        words = f"{_words(cost, left)} ({source})"
         self.firsts.setdefault(account, None)
         shares = occurrence.schedule.file.shares
         if shares is not None and occurrence.number > shares:
             payable, why = False, f"no share: it is number {occurrence.number} of {shares}"
         elif why := self._paid(config, settings):
-            payable, cost = True, (Fraction(0), Fraction(0))
+            payable, cost = True, nothing
         else:
-            payable = cost[0] <= left[0] and cost[1] <= left[1]
+            payable = not excess(cost, left)
             why = words if payable else f"{words}; the budget does not suffice, it would be set aside"
         if payable and any(cost):
-            left = left[0] - cost[0], left[1] - cost[1]
+            left = {name: amount - getattr(cost, name) for name, amount in left.items()}
             data_set = line_of_text(settings.data_set, "data set")
             total = settings.over_all_periods
             stated = [Entry(0, "", "budget", data_set, None, *total)] if total is not None else []
-            debit = Entry(0, "", "debit", data_set, settings.period, *cost)
+            debit = Entry(0, "", "debit", data_set, settings.period, *price)
             self.entries[settings.file] = _summed([*entries, *stated, debit])
-        summary = (
-            f"{why}; left {'then' if payable else 'are'} epsilon {_down(left[0])}, delta {_down(left[1])}"
-        )
+        words = amounts_in_words(left, decimal_down, 6)
+        summary = f"{why}; left {'then' if payable else 'are'} {words}"
         cost_of_period = _cost(occurrence, cost, account, left, payable, summary)
         if not payable and self.firsts[account] is None:
             self.firsts[account] = cost_of_period
@@ -190,27 +189,28 @@ def _summed(entries: list[Entry]) -> list[Entry]:
     for entry in entries:
         if entry.kind == "debit":
             spent.setdefault((entry.data_set or "", entry.period), []).append(entry)
-    return [
-        *budgets.values(),
-        *(Entry(0, "", "debit", *key, *spent_of(debits, *key)) for key, debits in spent.items()),
-    ]
+    result = [*budgets.values()]
+    for key, debits in spent.items():
+        cost = spent_of(debits, *key)
+        # Two debits that cost as much by both accounts: one with a rho, and the deltas beside rho.
+        result.append(Entry(0, "", "debit", *key, cost.epsilon, cost.delta - cost.rho_delta, cost.rho))
+        result.append(Entry(0, "", "debit", *key, Fraction(0), cost.rho_delta))
+    return result
 
 
 def _cost(
     occurrence: Occurrence,
-    cost: tuple[Fraction, Fraction],
+    cost: synth.Cost,
     account: str | None,
-    left: tuple[Fraction, Fraction] | None,
+    left: Amounts | None,
     payable: bool,
     words: str,
 ) -> Cost:
     text = f"{occurrence.name}, due {occurrence.local}: {words}"
-    return Cost(occurrence.name, occurrence.at, *cost, account, left, payable, text)
+    return Cost(occurrence.name, occurrence.at, cost, account, left, payable, text)
 
 
-def _up(value: Fraction) -> str:
-    return decimal_up(value, 6)
-
-
-def _down(value: Fraction) -> str:
-    return decimal_down(value, 6)
+def _words(cost: synth.Cost, limited: Iterable[str] = ()) -> str:
+    """Say what a release costs in epsilon and delta, and in rho where that is limited."""
+    names = ("epsilon", "delta", *(name for name in limited if name.startswith("rho")))
+    return amounts_in_words({name: getattr(cost, name) for name in names}, decimal_up, 6)

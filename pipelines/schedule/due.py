@@ -16,11 +16,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TextIO
 
+import synth
 from geo_data.arguments import PathLike, path_of
 from pipelines.config.fields import expand
 from pipelines.config.loading import ReleaseConfig
 from pipelines.config.toml import ConfigError
-from pipelines.ledger.budgets import OverBudgetError
+from pipelines.ledger.budgets import OverBudgetError, Price, excess
 from pipelines.planning.guards import public_files
 from pipelines.publishing.publishing import publish
 from pipelines.release.signing import is_signed, signature_in_words
@@ -31,7 +32,7 @@ from pipelines.running.report import plan
 from pipelines.running.run import make_release
 from pipelines.running.steps import logged_to, words_of
 from pipelines.schedule.calendar import Calendar, Occurrence, read_calendar
-from pipelines.schedule.costs import outlook, period_cost
+from pipelines.schedule.costs import outlook, period_price
 from pipelines.schedule.notify import notify
 from pipelines.schedule.records import Record, Records
 from pipelines.schedule.summary import Result, Summary
@@ -242,7 +243,7 @@ class _Call:
         reason: str,
         tried: int,
         out: Path,
-        cost: tuple[str, str] | None = None,
+        price: Price | None = None,
         fix: str = "raise the budget",
     ) -> Result:
         """Record that a period cannot be paid, unless that is known: later ones go on."""
@@ -250,7 +251,8 @@ class _Call:
         if not self.dry_run and (record is None or record.status != "skip"):
             recorded_at = self.now.isoformat(timespec="seconds")
             record = Record(occurrence.name, occurrence.at.isoformat(), str(out), "skip", tried, recorded_at)
-            record = replace(record, reason=reason, epsilon=cost and cost[0], delta=cost and cost[1])
+            epsilon, delta, rho = (None if x is None else str(x) for x in price or (None, None, None))
+            record = replace(record, reason=reason, epsilon=epsilon, delta=delta, rho=rho)
             self.store.save(record)
         detail = f"{reason}; set aside, later periods go on. To take it up again, {fix}, or remove {path}"
         return _result(occurrence, "skip", detail, record)
@@ -281,10 +283,8 @@ class _Call:
             except OverBudgetError as error:
                 message = shown_message(error, one_line=True)
                 _log.info("%s: set aside: %s", name, message, extra={"error": type(error).__name__})
-                epsilon, delta, _ = period_cost(config, planned)
-                return self._set_aside(
-                    occurrence, record, message, number - 1, out, (str(epsilon), str(delta))
-                )
+                price, _ = period_price(config, planned)
+                return self._set_aside(occurrence, record, message, number - 1, out, price)
             except Exception as error:
                 kind, message = type(error).__name__, shown_message(error, one_line=True)
                 _log.error("%s: failed (%s): %s", name, kind, message, extra={"error": kind})
@@ -342,9 +342,9 @@ def _payable(config: ReleaseConfig, record: Record, *, dry_run: bool) -> bool:
     if config.ledger is None or record.epsilon is None or record.delta is None:
         return True
     left = left_in(read_ledger(config.ledger, dry_run=dry_run), config.ledger)
-    requested = most_cost_of(config)
-    cost = exact(record.epsilon), exact(record.delta)
-    return all(min(a, c) <= b for a, c, b in zip(requested, cost, left, strict=True))
+    rho = None if record.rho is None else exact(record.rho)
+    recorded = synth.Cost.of(exact(record.epsilon), exact(record.delta), rho)
+    return not excess(synth.Cost(*map(min, synth.Cost.of(*most_cost_of(config)), recorded)), left)
 
 
 def _absent(config: ReleaseConfig) -> list[Path]:

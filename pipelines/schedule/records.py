@@ -48,11 +48,12 @@ class Record:
     reason: str | None = None  # why it was set aside
     epsilon: str | None = None  # what it would have cost, where the ledger refused it
     delta: str | None = None
+    rho: str | None = None
 
     def document(self) -> dict[str, object]:
         """Return what is written, and why it was set aside if it was."""
         written = asdict(self)
-        more = {key: written.pop(key) for key in ("reason", "epsilon", "delta")}
+        more = {key: written.pop(key) for key in ("reason", "epsilon", "delta", "rho")}
         return {"format": _FORMAT} | written | (more if self.status == "skip" else {})
 
 
@@ -93,7 +94,7 @@ class Records:
                 record = _RECORD.validate_python(document)
                 if record.name != path.stem or datetime.fromisoformat(record.time).tzinfo is None:
                     raise ValueError("another record")
-                for amount in (record.epsilon, record.delta):
+                for amount in (record.epsilon, record.delta, record.rho):
                     exact(amount or "0")
                 records[record.name] = record
             except (OSError, ValueError, TypeError, KeyError, AttributeError):

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
 from sqlalchemy import Row
 
 from pipelines.config.loading import ReleaseConfig
+from pipelines.ledger.budgets import Price
 from pipelines.ledger.chain import LedgerError
 from pipelines.planning.guards import public_files
 from pipelines.publishing.destination import PublishError
@@ -82,10 +82,10 @@ class Desk:
         self.check_payable(new.config, most_cost_of(new.config))
         self.check_free(new.config.release.name, new.version)
 
-    def check_payable(self, config: ReleaseConfig, cost: tuple[Fraction, Fraction]) -> None:
+    def check_payable(self, config: ReleaseConfig, price: Price) -> None:
         """Refuse what no budget pays for."""
         try:
-            check_affordable(config, cost)
+            check_affordable(config, price)
         except (LedgerError, OSError) as error:
             raise conflict("budget", self.words_of(error, config)) from None
 

@@ -41,12 +41,12 @@ class BudgetLine:
     data_set : str
     period : str or None
         None is for ever.
-    epsilon, delta : str
-        The budget; decimal text.
-    spent_epsilon, spent_delta : str
-        Rounded up.
-    left_epsilon, left_delta : str
-        Rounded down.
+    epsilon, delta, rho : str or None
+        The budget; decimal text. None: it does not limit the sum of epsilons, or of rhos.
+    spent_epsilon, spent_delta, spent_rho, spent_rho_delta : str
+        Of plain sums and of zCDP, rounded up.
+    left_epsilon, left_delta, left_rho, left_rho_delta : str or None
+        Rounded down; None as above.
     releases, unfinished : int
         Paid from it; those of them that have not finished.
     guarantee : str
@@ -55,12 +55,17 @@ class BudgetLine:
 
     data_set: str
     period: str | None
-    epsilon: str
+    epsilon: str | None
     delta: str
+    rho: str | None
     spent_epsilon: str
     spent_delta: str
-    left_epsilon: str
-    left_delta: str
+    spent_rho: str
+    spent_rho_delta: str
+    left_epsilon: str | None
+    left_delta: str | None
+    left_rho: str | None
+    left_rho_delta: str | None
     releases: int
     unfinished: int
     guarantee: str
@@ -92,12 +97,12 @@ def budgets(settings: ServiceSettings) -> list[BudgetLine]:
             if named.file.exists():
                 for account in Ledger(named.file).accounts():
                     lines[named.file, account.data_set, account.budget.period] = _line(account)
-            planned = Budget(named.epsilon, named.delta, named.period)
+            planned = Budget(named.epsilon, named.delta, named.period, named.rho)
         except LedgerError as error:
             raise ServiceError(
                 503, "ledger", without_paths(shown_message(error, one_line=True), [str(named.file)])
             ) from error
-        unused = _line(Account(named.data_set, planned, Fraction(0), Fraction(0), debits=0, unfinished=0))
+        unused = _line(Account(named.data_set, planned, synth.Cost.of_all(()), debits=0, unfinished=0))
         lines.setdefault((named.file, named.data_set, named.period), unused)
     return sorted(lines.values(), key=lambda line: (line.data_set, line.period or ""))
 
@@ -134,20 +139,25 @@ def _configurations(settings: ServiceSettings) -> Iterator[ReleaseConfig]:
 
 
 def _line(account: Account) -> BudgetLine:
-    budget = account.budget
-    left = (
-        max(budget.epsilon - account.epsilon, Fraction(0)),
-        max(budget.delta - account.delta, Fraction(0)),
-    )
+    budget, spent, left = account.budget, account.spent, account.left
+
+    def down(amount: Fraction | None) -> str | None:
+        return None if amount is None else synth.decimal_down(amount)
+
     return BudgetLine(
         account.data_set,
         budget.period,
-        epsilon=synth.decimal_down(budget.epsilon),
+        epsilon=down(budget.epsilon),
         delta=synth.decimal_down(budget.delta),
-        spent_epsilon=synth.decimal_up(account.epsilon),
-        spent_delta=synth.decimal_up(account.delta),
-        left_epsilon=synth.decimal_down(left[0]),
-        left_delta=synth.decimal_down(left[1]),
+        rho=down(budget.rho),
+        spent_epsilon=synth.decimal_up(spent.epsilon),
+        spent_delta=synth.decimal_up(spent.delta),
+        spent_rho=synth.decimal_up(spent.rho),
+        spent_rho_delta=synth.decimal_up(spent.rho_delta),
+        left_epsilon=down(left.get("epsilon")),
+        left_delta=down(left.get("delta")),
+        left_rho=down(left.get("rho")),
+        left_rho_delta=down(left.get("rho_delta")),
         releases=account.debits,
         unfinished=account.unfinished,
         guarantee=account.guarantee,

@@ -11,7 +11,7 @@ from sqlalchemy import Row
 import synth
 from pipelines.planning.sweep import AUTO
 from pipelines.release.certificate import EpsilonDelta, UserLevel
-from pipelines.running.payment import most_cost_of
+from pipelines.running.payment import Debited, most_cost_of
 from pipelines.service.access.tokens import Principal, Token
 from pipelines.service.operators.inputs import BudgetLine, RegisteredInput
 from pipelines.service.queue.comparisons import MOST, Variation, VariedTable
@@ -171,8 +171,9 @@ class InputEntry(BaseModel):
         described = {"title": release.name, "year": release.year, "job_type": release.job_type}
         account = {"data_set": config.ledger.data_set, "period": config.ledger.period}
         cost = {name: privacy[name] for name in ("epsilon", "delta")}
-        most = dict(zip(("epsilon", "delta"), map(synth.decimal_up, most_cost_of(config)), strict=True))
-        return entry.model_copy(update=described | account | cost | {"most_debit": EpsilonDelta(**most)})
+        price = most_cost_of(config)
+        most = EpsilonDelta(epsilon=synth.decimal_up(price.epsilon), delta=synth.decimal_up(price.delta))
+        return entry.model_copy(update=described | account | cost | {"most_debit": most})
 
 
 class InputList(BaseModel):
@@ -189,7 +190,7 @@ class PlanEntry(BaseModel):
     delta: str
     user_level: UserLevel | None = None
     debit: Annotated[
-        EpsilonDelta | None, Field(description="What the ledger is debited: what one person is promised.")
+        Debited | None, Field(description="What the ledger is debited: what one person is promised.")
     ] = None
     total_variation: float | None
     block_variation: float | None
@@ -201,9 +202,9 @@ class PlanEntry(BaseModel):
     inputs: Annotated[dict[str, str], Field(description="SHA-256 of each public file it was made from.")] = {}
 
     @property
-    def paid(self) -> EpsilonDelta:
+    def paid(self) -> Debited:
         """What a ledger is debited for it; a plan that was stored before it said so is of one record."""
-        return self.debit or EpsilonDelta(epsilon=self.epsilon, delta=self.delta)
+        return self.debit or Debited(epsilon=self.epsilon, delta=self.delta)
 
 
 class ComparedTable(BaseModel):

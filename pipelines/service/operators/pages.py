@@ -18,6 +18,7 @@ from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Re
 import synth
 from geo_data.od_files import LODES_CATEGORIES
 from pipelines.config.sections import LodesJobsSettings
+from pipelines.ledger.budgets import Amounts, Price, amounts_in_words, excess
 from pipelines.planning.sweep import AUTO
 from pipelines.release.certificate import parse_certificate
 from pipelines.running.payment import most_cost_of
@@ -28,7 +29,7 @@ from pipelines.service.errors import LOGIN
 from pipelines.service.operators import api
 from pipelines.service.operators.desk import Desk, Viewing
 from pipelines.service.operators.inputs import BudgetLine, usable_config
-from pipelines.service.operators.models import ComparisonAsked, PlanEntry, RunEntry
+from pipelines.service.operators.models import ComparisonAsked, RunEntry
 from pipelines.service.operators.review import review
 from pipelines.service.parameters import LARGEST, Before, Name, RunNumber, VersionName, separated
 from pipelines.service.public import downloads
@@ -318,7 +319,7 @@ def get_run(request: Request, desk: Viewing, run: RunNumber) -> Response:
     begun = runs.release_begun(store, run)
     unpaid = entry.plan if entry.state in ("planned", "queued") and not begun else None
     budgets, problem = _budgets(desk, entry.data_set)
-    paying = [] if unpaid is None else [budget for budget in budgets if _pays(budget, *_cost(unpaid))]
+    paying = [] if unpaid is None else [budget for budget in budgets if _pays(budget, unpaid.paid.price)]
     costs = _row_costs(desk, row)
     return _page(
         request,
@@ -331,12 +332,15 @@ def get_run(request: Request, desk: Viewing, run: RunNumber) -> Response:
         renamable=entry.state == "finished" or (entry.state, entry.task) == ("failed", "publish"),
         begun=begun,
         unpaid=unpaid,
+        cost=unpaid and _shown(synth.Cost.of(*unpaid.paid.price)),
         taken=unpaid and desk.why_taken(row),
-        remaining=unpaid and ", ".join(_remaining(budget, *_cost(unpaid)) for budget in paying),
+        remaining=unpaid and ", ".join(_remaining(budget, unpaid.paid.price) for budget in paying),
         budgets=budgets,
         problem=problem,
         short=unpaid is not None and not paying,
-        payable={number for number, cost in costs.items() if any(_pays(budget, *cost) for budget in budgets)},
+        payable={
+            number for number, price in costs.items() if any(_pays(budget, price) for budget in budgets)
+        },
     )
 
 
@@ -455,7 +459,7 @@ def _budgets(desk: Desk, data_set: str) -> tuple[list[BudgetLine], str | None]:
     return [budget for budget in (ledger.budgets if ledger else ()) if budget.data_set == data_set], problem
 
 
-def _row_costs(desk: Desk, row: Row[Any]) -> dict[int, tuple[Fraction, Fraction]]:
+def _row_costs(desk: Desk, row: Row[Any]) -> dict[int, Price]:
     """What a ledger is debited at most for the rows of a comparison, by their numbers from 1."""
     if row.task != "compare" or not row.comparison:
         return {}
@@ -464,18 +468,23 @@ def _row_costs(desk: Desk, row: Row[Any]) -> dict[int, tuple[Fraction, Fraction]
     return {number: most_cost_of(varied(config, variation, values)) for number, values in rows}
 
 
-def _cost(plan: PlanEntry) -> tuple[Fraction, Fraction]:
-    return synth.exact(plan.paid.epsilon), synth.exact(plan.paid.delta)
+def _shown(cost: synth.Cost) -> dict[str, str]:
+    return {name: synth.decimal_up(amount) for name, amount in cost._asdict().items()}
 
 
-def _pays(budget: BudgetLine, epsilon: Fraction, delta: Fraction) -> bool:
-    return synth.exact(budget.left_epsilon) >= epsilon and synth.exact(budget.left_delta) >= delta
+def _left(budget: BudgetLine) -> Amounts:
+    """What is left of a budget, of the accounts that it limits."""
+    texts = {name: getattr(budget, f"left_{name}") for name in synth.Cost._fields}
+    return {name: synth.exact(text) for name, text in texts.items() if text is not None}
 
 
-def _remaining(budget: BudgetLine, epsilon: Fraction, delta: Fraction) -> str:
+def _pays(budget: BudgetLine, price: Price) -> bool:
+    return not excess(synth.Cost.of(*price), _left(budget))
+
+
+def _remaining(budget: BudgetLine, price: Price) -> str:
     """What is left of a budget that pays, rounded down."""
-    left = (
-        synth.decimal_down(synth.exact(budget.left_epsilon) - epsilon, 4),
-        synth.decimal_down(synth.exact(budget.left_delta) - delta, 4),
-    )
-    return f"\u03b5 {left[0]} and \u03b4 {left[1]}" + (f" of {budget.period}" if budget.period else "")
+    cost = synth.Cost.of(*price)
+    left = {name: amount - getattr(cost, name) for name, amount in _left(budget).items()}
+    words = amounts_in_words(left, synth.decimal_down, 4)
+    return words + (f" of {budget.period}" if budget.period else "")

@@ -8,6 +8,8 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +17,7 @@ import click.testing
 import pytest
 
 import pipelines
+import synth
 from helpers import forge
 from pipelines.cli.main import main
 from pipelines.release.signing import generate_keys, signature_in_words
@@ -38,8 +41,11 @@ def test_the_ledger_is_shown_checked_and_exported(
     shown = invoke("ledger", "show", book).stdout
     assert shown.startswith("jobs, 2026: 1 release(s), 0 unfinished; spent epsilon 8.")
     assert "left epsilon 1.4" in shown
-    of_sum, release = shown.splitlines()[1:]
+    of_sum, together, release = shown.splitlines()[1:]
     assert "homes inside " in of_sum
+    assert re.match(
+        r"  together, .* 1 job record.s., at delta 0\.001: epsilon 8\.\d* by plain sums; ", together
+    )
     assert re.search(
         r"20\d\d-\d\d-\d\dT.*, 2026: epsilon 8\..*, delta .*; homes inside .*; finished$", release
     )
@@ -62,6 +68,55 @@ def test_the_ledger_is_shown_checked_and_exported(
     assert damaged.stderr.startswith("Error: ")
     missing = invoke("ledger", "verify", book, "--release", tmp_path)
     assert "no release with its confidential folder is there" in missing.stderr
+
+
+def test_the_ledger_says_which_account_is_better(
+    tmp_path: Path, invoke: Callable[..., click.testing.Result]
+) -> None:
+    """By mechanisms, deltas, numbers of records and years; what it says is what `synth.Cost` has."""
+    book = tmp_path / "book.sqlite"
+    costs: dict[str, list[synth.Cost]] = {"jobs": [], "wages": []}
+    budgets = {
+        "jobs": pipelines.Budget(None, Fraction("1e-4"), rho=Fraction(2)),
+        "wages": pipelines.Budget(Fraction(10), Fraction(0)),
+    }
+    paid = [
+        ("jobs", Fraction(2), Fraction("1e-6"), Fraction(1, 20), 2016),
+        *[("jobs", Fraction(2), Fraction("1e-6"), Fraction(1, 20), 2026)] * 4,
+        *[("wages", Fraction(4), Fraction(0), None, 2026)] * 2,
+    ]
+    for name, epsilon, delta, rho, year in paid:
+        charge = pipelines.Charge(name, epsilon, delta, "0" * 64, "r", rho=rho)
+        at = datetime(year, 1, 2, tzinfo=UTC)
+        pipelines.Ledger(book).debit(charge, budgets[name], now=at)
+        costs[name].append(synth.Cost.of(epsilon, delta, rho))
+
+    def shown(*options: str) -> list[str]:
+        lines = invoke("ledger", "show", book, *options).stdout.splitlines()
+        return [line for line in lines if not re.match(r"  20\d\d", line)]
+
+    jobs, of_jobs, jobs_together, wages, _, wages_together = shown("--delta", "1e-5")
+    assert "spent epsilon 10, delta 0.000005; rho 0.25, delta 0; left rho 1.75, delta 0.0001 of rho 2" in jobs
+    assert of_jobs == "  the sum is a guarantee of: homes anywhere, at most 1 job record(s) a person"
+    by_rho = synth.Cost.of_all(costs["jobs"]).epsilons_at(Fraction("1e-5"))[1]
+    assert by_rho is not None
+    assert jobs_together.endswith(
+        f"at delta 0.00001: epsilon 10 by plain sums; epsilon {synth.decimal_up(by_rho, 6)} by zCDP; zCDP is "
+        "better"
+    )
+    assert "left epsilon 2, delta 0 of epsilon 10, delta 0" in wages
+    assert wages_together.endswith("by zCDP; the sums are better")
+    jobs, _, jobs_together, _, _, wages_together = shown("--records", "3")
+    assert "at most 3 job record(s), at delta 0.0001: epsilon " in jobs_together
+    assert "zCDP" in jobs_together
+    assert wages_together.endswith("at delta 0: epsilon 24 by plain sums")
+    assert shown("--delta", "0")[2].endswith("no epsilon that can be proved; choose a larger delta")
+    last = shown("--years", str(datetime.now(UTC).year - 2017))[0]
+    assert re.search(
+        r"^jobs, last \d+ year\(s\): 4 release\(s\), 4 unfinished; spent epsilon 8, .* delta 0$", last
+    )
+    refused = invoke("ledger", "show", book, "--delta", "1")
+    assert "'1' is not in [0, 1)" in refused.stderr
 
 
 def test_a_release_is_published_listed_corrected_and_withdrawn(

@@ -26,8 +26,9 @@ OTHER_KIND = {"budget": "debit", "debit": "budget", "resumed": "failed"}
 def pay(
     ledger: Ledger, data_set: str = "jobs", policy: str = str(Terms()), witness: Sequence[str] = ()
 ) -> Debit:
-    charge = Charge(data_set, Fraction(1, 3), Fraction("1e-6"), PLAN, "r", policy)
-    return ledger.debit(charge, Budget(Fraction(100), Fraction(1, 2)), witness=witness)
+    charge = Charge(data_set, Fraction(1, 3), Fraction("1e-6"), PLAN, "r", policy, Fraction(1, 7))
+    budget = Budget(Fraction(100), Fraction(1, 2), rho=Fraction(50))
+    return ledger.debit(charge, budget, witness=witness)
 
 
 def story(path: Path) -> Ledger:
@@ -211,8 +212,8 @@ def test_another_structure(whole: Path, tmp_path: Path) -> None:
         "DROP TRIGGER releases_INSERT": "tables or triggers",
         "CREATE TRIGGER t AFTER INSERT ON spends BEGIN DELETE FROM releases; END": "tables or triggers",
         "ALTER TABLE spends ADD COLUMN x": "tables or triggers",
-        "PRAGMA user_version = 4": "the ledger's format is 4, and this version reads 3. Fix: use the version",
-        "PRAGMA user_version = 2": "the ledger's format is 2, and this version reads 3",
+        "PRAGMA user_version = 5": "the ledger's format is 5, and this version reads 4. Fix: use the version",
+        "PRAGMA user_version = 3": "the ledger's format is 3, and this version reads 4.* new ledger",
         "PRAGMA application_id = 7": "not a ledger",
     }.items():
         ledger = copy_of(whole, tmp_path)

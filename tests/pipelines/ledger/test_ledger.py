@@ -38,7 +38,7 @@ def ledger(tmp_path: Path) -> Ledger:
 def pay(ledger: Ledger, epsilon: str = "1", delta: str = "1e-6", **change: Any) -> Debit:
     """Pay with any part of the charge, and any argument of the debit, changed."""
     parts = {"data_set": "jobs", "plan_sha256": PLAN, "release": "r"}
-    parts |= {name: change.pop(name) for name in ("policy", *parts) if name in change}
+    parts |= {name: change.pop(name) for name in ("policy", "rho", *parts) if name in change}
     charge = Charge(epsilon=Fraction(epsilon), delta=Fraction(delta), **parts)
     return ledger.debit(charge, change.pop("budget", TEN), **change)
 
@@ -63,6 +63,7 @@ def story(ledger: Ledger) -> list[Debit]:
         data_set="wages",
         budget=Budget(Fraction(1, 3), Fraction(0), "2026"),
         delta="0",
+        rho=Fraction(1, 18),
         now=NOON,
     )
     ledger.outcome(first.id, "failed", "disk full", now=NOON)
@@ -81,8 +82,8 @@ def test_a_debit_is_entered(ledger: Ledger) -> None:
     assert (entry.kind, entry.entry, entry.data_set, entry.period) == ("debit", 2, "jobs", None)
     assert entry.time == debit.time == "2026-03-01T12:00:00.000000Z"
     assert debit.id == debit.head == entry.hash == ledger.verify().head
-    assert ledger.spent("jobs") == (Fraction("8.6"), Fraction("9.9e-6"))
-    assert ledger.remaining("jobs", TEN) == (Fraction("1.4"), Fraction("90.1e-6"))
+    assert ledger.spent("jobs")[:2] == (Fraction("8.6"), Fraction("9.9e-6"))
+    assert ledger.remaining("jobs", TEN) == {"epsilon": Fraction("1.4"), "delta": Fraction("90.1e-6")}
     assert [path.name for path in ledger.path.parent.iterdir() if path.name.startswith(".")] == []
 
 
@@ -106,8 +107,8 @@ def test_sums_are_exact(ledger: Ledger, amount: str, times: int) -> None:
     one = Budget(Fraction(1), Fraction(1, 2))
     for _ in range(times):
         pay(ledger, amount, str(Fraction(amount) / 2), budget=one)
-    assert ledger.spent("jobs") == (1, Fraction(1, 2))
-    assert ledger.remaining("jobs", one) == (0, 0)
+    assert ledger.spent("jobs")[:2] == (1, Fraction(1, 2))
+    assert ledger.remaining("jobs", one) == {"epsilon": 0, "delta": 0}
     with pytest.raises(OverBudgetError):
         pay(ledger, "1e-300", "0", budget=one)
     with pytest.raises(OverBudgetError):
@@ -131,9 +132,9 @@ def test_data_sets_and_periods_are_independent(ledger: Ledger) -> None:
     for data_set in ("jobs", "wages"):
         for period in ("2026", "2027"):
             pay(ledger, "10", data_set=data_set, budget=Budget(Fraction(10), Fraction(1, 2), period))
-    assert ledger.spent("jobs", "2026") == (10, Fraction("1e-6"))
-    assert ledger.spent("jobs") == (20, Fraction("2e-6"))  # for ever is all periods
-    assert ledger.spent("nobody") == (0, 0)
+    assert ledger.spent("jobs", "2026")[:2] == (10, Fraction("1e-6"))
+    assert ledger.spent("jobs")[:2] == (20, Fraction("2e-6"))  # for ever is all periods
+    assert ledger.spent("nobody")[:2] == (0, 0)
     assert [(a.data_set, a.budget.period) for a in ledger.accounts()] == [
         ("jobs", "2026"),
         ("jobs", "2027"),
@@ -148,7 +149,7 @@ def test_a_budget_for_ever_is_not_escaped_by_naming_a_period(ledger: Ledger) -> 
     with pytest.raises(OverBudgetError, match="for ever"):
         pay(ledger, "2", budget=yearly)
     pay(ledger, "1", budget=yearly)
-    assert ledger.remaining("jobs", TEN)[0] == 0
+    assert ledger.remaining("jobs", TEN)["epsilon"] == 0
 
 
 def test_a_change_of_budget_is_entered(ledger: Ledger) -> None:
@@ -160,9 +161,9 @@ def test_a_change_of_budget_is_entered(ledger: Ledger) -> None:
     paid = ("debit", 1)
     assert kinds == [("budget", 10), paid, paid, ("budget", 20), paid, ("budget", 10), paid]
     (account,) = ledger.accounts()
-    assert (account.budget, account.epsilon, account.delta) == (TEN, 4, Fraction("4e-6"))
+    assert (account.budget, *account.spent[:2]) == (TEN, 4, Fraction("4e-6"))
     assert [state for _, state in account.releases] == ["unfinished"] * account.debits == ["unfinished"] * 4
-    assert ledger.remaining("jobs", Budget(Fraction(3), Fraction(0))) == (0, 0)
+    assert ledger.remaining("jobs", Budget(Fraction(3), Fraction(0))) == {"epsilon": 0, "delta": 0}
 
 
 def test_what_became_of_a_release(ledger: Ledger) -> None:
@@ -231,7 +232,7 @@ def test_names_are_only_names(ledger: Ledger) -> None:
     names = ("Pendlerströme 2026", "通勤", "حركة", "x'); DROP TABLE spends; --", '"', "a,b;=1+1", "%s?*")
     for name in names:
         pay(ledger, data_set=name, release=name, budget=Budget(Fraction(1), Fraction(1, 2), name))
-        assert ledger.spent(name, name) == (1, Fraction("1e-6"))
+        assert ledger.spent(name, name)[:2] == (1, Fraction("1e-6"))
         assert ledger.entries()[-1].release == name
     pay(ledger, data_set="e\u0301", release="r")
     assert ledger.spent("\u00e9")[0] == 1  # the same letter, written in another way
@@ -352,9 +353,86 @@ def test_export_is_the_chain(ledger: Ledger) -> None:
     assert cells == lines
     assert chained(lines) == [line["hash"] for line in lines] == [e.hash for e in ledger.entries()]
     assert {line["kind"] for line in lines} > {"budget", "debit", "resumed", "finished", "failed"}
-    assert (lines[1]["epsilon"], lines[3]["epsilon"]) == ("1", "1/3")
+    assert (lines[1]["epsilon"], lines[3]["epsilon"], lines[3]["rho"]) == ("1", "1/3", "1/18")
     with pytest.raises(LedgerError, match="jsonl or csv"):
         ledger.export("xml")  # type: ignore[arg-type]
+
+
+# --- two accounts: plain sums, and zCDP
+
+RHO = Budget(None, Fraction("1e-4"), rho=Fraction(1))
+
+
+def test_a_budget_in_rho_allows_rhos_that_add_up_to_it(ledger: Ledger) -> None:
+    """Epsilons do not limit then; a release without a rho costs what follows from its pair."""
+    for _ in range(3):
+        pay(ledger, "40", "1e-3", budget=RHO, rho=Fraction(1, 4))
+    pay(ledger, "1/10", "1e-5", budget=RHO)
+    spent = ledger.spent("jobs")
+    assert (spent.epsilon, spent.rho_delta) == (Fraction("120.1"), Fraction("1e-5"))
+    assert Fraction(3, 4) < spent.rho < Fraction(3, 4) + Fraction(1, 200)
+    left = ledger.remaining("jobs", RHO)
+    assert left == {"rho": 1 - spent.rho, "rho_delta": Fraction("9e-5")}
+    before = ledger.entries()
+    for amounts, rho, short in (
+        (("1", "0"), Fraction(1, 4), "rho"),
+        (("0", "1e-4"), None, "delta beside rho"),
+        (("1", "1"), None, "rho and delta beside rho"),
+    ):
+        with pytest.raises(OverBudgetError, match=f"too little {short} is left; spent rho 0.7.*; asked rho "):
+            pay(ledger, *amounts, budget=RHO, rho=rho)
+    assert ledger.entries() == before
+    pay(ledger, "40", "1e-3", budget=RHO, rho=left["rho"])
+    with pytest.raises(OverBudgetError, match=r"remaining rho 0, delta 0\.00009"):
+        pay(ledger, "0", "0", budget=RHO, rho=Fraction(1, 10**300))
+
+
+def test_a_budget_in_both_limits_both(ledger: Ledger) -> None:
+    both = Budget(Fraction(10), Fraction("1e-4"), rho=Fraction(1))
+    pay(ledger, "4", budget=both, rho=Fraction(1, 2))
+    with pytest.raises(OverBudgetError, match="too little epsilon is left"):
+        pay(ledger, "7", budget=both, rho=Fraction(1, 4))
+    with pytest.raises(OverBudgetError, match="too little rho is left"):
+        pay(ledger, "4", budget=both)
+    pay(ledger, "6", budget=both, rho=Fraction(1, 2))
+    assert ledger.remaining("jobs", both) == {
+        "epsilon": 0, "delta": Fraction("98e-6"), "rho": 0, "rho_delta": Fraction("1e-4")
+    }  # fmt: skip
+
+
+def test_a_total_in_rho_limits_periods_in_epsilon(ledger: Ledger) -> None:
+    def year(period: str, total: Budget | None) -> None:
+        budget = Budget(Fraction(8), Fraction("1e-5"), period)
+        pay(ledger, "8", "1e-6", budget=budget, total=total, rho=Fraction(1, 2))
+
+    year("2026", RHO)
+    year("2027", None)
+    with pytest.raises(OverBudgetError, match=r"the budget for ever .* too little rho is left"):
+        year("2028", None)
+    assert [(e.epsilon, e.rho) for e in ledger.entries() if e.kind == "budget" and e.period is None] == [
+        (None, 1)
+    ]
+
+
+def test_debits_of_the_last_years(ledger: Ledger) -> None:
+    for year in (2024, 2025, 2026):
+        pay(ledger, now=NOON.replace(year=year), budget=TEN)
+    since = NOON.replace(year=2025)
+    assert ledger.spent("jobs", since=since).epsilon == 2
+    assert ledger.spent("jobs", since=since + timedelta(microseconds=1)).epsilon == 1
+    (account,) = ledger.accounts(since)
+    assert (account.debits, len(account.releases), account.spent.epsilon) == (2, 2, 2)
+
+
+def test_what_is_no_budget_and_no_amount(ledger: Ledger) -> None:
+    with pytest.raises(LedgerError, match=r"limits nothing\. Fix: state its epsilon, its rho, or both"):
+        Budget(None, Fraction(0))
+    for bad in (Fraction(-1), Fraction(10**6 + 1)):
+        with pytest.raises(LedgerError, match=r"rho is (negative|above 1,000,000).*Fix"):
+            pay(ledger, rho=bad)
+    with pytest.raises(TypeError, match="rho must be an exact number"):
+        Budget(None, Fraction(0), rho=0.5)  # type: ignore[arg-type]
+    assert not ledger.path.exists()
 
 
 # --- what costs are a guarantee of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -25,12 +26,13 @@ from fractions import Fraction
 from pipelines.ledger.budgets import Budget, OverBudgetError
 from pipelines.ledger.ledger import Charge, Ledger
 
-path, children, budget, *delays = sys.argv[1:]
+path, children, account, budget, *delays = sys.argv[1:]
 ledger = Ledger(path)
-total = Budget(Fraction(budget), Fraction(1, 2))
+total = Budget(**{"epsilon": None, "delta": Fraction(1, 2), account: Fraction(budget)})
 
 def debit(ledger):
-    ledger.debit(Charge("jobs", Fraction(1), Fraction(1, 1000), "a" * 64, str(os.getpid())), total)
+    paid = Charge("jobs", Fraction(1), Fraction(1, 1000), "a" * 64, str(os.getpid()), rho=Fraction(1))
+    ledger.debit(paid, total)
 
 debit(Ledger(f"{path}-first"))  # loads what debits need, so that no child has to
 start = time.time() + 0.3
@@ -65,8 +67,8 @@ if not delays:
 """
 
 
-def forked(path: Path, children: int, budget: int, *delays: str) -> list[list[int]]:
-    arguments = [str(path), str(children), str(budget), *delays]
+def forked(path: Path, children: int, account: str, budget: int, *delays: str) -> list[list[int]]:
+    arguments = [str(path), str(children), account, str(budget), *delays]
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, *arguments], capture_output=True, text=True, check=True
     )
@@ -75,12 +77,13 @@ def forked(path: Path, children: int, budget: int, *delays: str) -> list[list[in
 
 
 @pytest.mark.slow
-def test_sixteen_processes_get_exactly_the_budget(tmp_path: Path) -> None:
+@pytest.mark.parametrize("account", ["epsilon", "rho"])
+def test_sixteen_processes_get_exactly_the_budget(tmp_path: Path, account: str) -> None:
     path = tmp_path / "ledger.sqlite"  # which they also race to make
-    assert forked(path, 16, 100) == [[0]] * 16
+    assert forked(path, 16, account, 100) == [[0]] * 16
     ledger = Ledger(path)
     assert ledger.verify().entries == 101
-    assert ledger.spent("jobs") == (100, Fraction(1, 10))
+    assert ledger.spent("jobs") == (100, Fraction(1, 10), 100, 0)
     assert len({entry.release for entry in ledger.entries()}) > 2  # it was a race
     assert [name for name in os.listdir(tmp_path) if name.startswith(".")] == []
 
@@ -92,7 +95,7 @@ def test_kill_in_the_middle_of_debits(tmp_path: Path) -> None:
     for _ in range(10):
         debit(Ledger(tmp_path / "pace.sqlite"), 10)
     pace = time.perf_counter() - pace
-    result = forked(path, 25, 10**6, *(f"{0.001 + 0.06 * pace * step:.4f}" for step in range(25)))
+    result = forked(path, 25, "epsilon", 10**6, *(f"{0.001 + 0.06 * pace * step:.4f}" for step in range(25)))
     assert all(os.WTERMSIG(status) == 9 for status, _ in result)
     ledger = Ledger(path)
     debits = ledger.verify().entries - 1
@@ -182,42 +185,65 @@ def debit(ledger: Ledger, most: int = 5) -> int:
 
 
 amounts = st.fractions(min_value=0, max_value=3, max_denominator=12)
+rhos = st.none() | amounts
 accounts = st.sampled_from([("a", None), ("a", "1"), ("a", "2"), ("b", None), ("b", "1"), ("b", "2")])
-Paid = list[tuple[str, str | None, Fraction, Fraction]]
+Asked = tuple[tuple[str, str | None], Fraction, Fraction, Fraction | None]
 
 
-def total(paid: Paid, data_set: str, period: str | None) -> tuple[Fraction, Fraction]:
-    """The model: what was paid from a budget; for ever is every period."""
-    lines = [line for line in paid if line[0] == data_set and period in (None, line[1])]
-    return sum((line[2] for line in lines), Fraction(0)), sum((line[3] for line in lines), Fraction(0))
+def total(paid: list[Asked], data_set: str, period: str | None) -> list[Fraction]:
+    """The model: what was paid from a budget, by both accounts; for ever is every period."""
+    lines = [line for line in paid if line[0][0] == data_set and period in (None, line[0][1])]
+    rest = [(epsilon, delta) for _, epsilon, delta, rho in lines if rho is None]
+    sums = [[line[1] for line in lines], [line[2] for line in lines]]
+    # All debits without rho: rounded up far below the steps of these amounts.
+    concentrated = [line[3] for line in lines if line[3] is not None]
+    concentrated += [Fraction(float(e) * math.tanh(float(e) / 2)) for e, _ in rest]
+    return [sum(numbers, Fraction(0)) for numbers in (*sums, concentrated, [d for _, d in rest])]
 
 
-@settings(max_examples=40)
-@given(amounts, amounts, st.lists(st.tuples(accounts, amounts, amounts), max_size=12))
+def fits(spent: list[Fraction], limits: tuple[Fraction | None, Fraction, Fraction | None]) -> bool:
+    epsilon, delta, rho = limits
+    by_sums = epsilon is None or (spent[0] <= epsilon and spent[1] <= delta)
+    return by_sums and (rho is None or (spent[2] <= rho and spent[3] <= delta))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.tuples(amounts, amounts, rhos) | st.tuples(st.none(), amounts, amounts),
+    st.lists(st.tuples(accounts, amounts, amounts, rhos), max_size=12),
+)
 def test_no_sequence_of_debits_exceeds_a_budget(
-    epsilon: Fraction, part: Fraction, asked: list[tuple[tuple[str, str | None], Fraction, Fraction]]
+    stated: tuple[Fraction | None, Fraction, Fraction | None], asked: list[Asked]
 ) -> None:
     """A debit is refused if, and only if, it would exceed its own budget or one for ever that was entered."""
-    paid: Paid = []
+    epsilon, part, rho = stated
+    # No sum of tanh hits such a limit by chance, so that floats of the model decide as the ledger does.
+    limits = epsilon, part / 4, None if rho is None else rho + Fraction(1, 10**9 + 7)
+    paid: list[Asked] = []
     entered = set()
     with tempfile.TemporaryDirectory() as folder:
         ledger = Ledger(Path(folder) / "ledger.sqlite")
-        for (name, period), cost, share in asked:
-            after = [*paid, (name, period, cost, share / 12)]
+        for (name, period), cost, share, its_rho in asked:
+            after = [*paid, ((name, period), cost, share / 12, its_rho)]
             binding = {period} | ({None} if (name, None) in entered else set())
-            sums = [total(after, name, one) for one in binding]
+            allowed = all(fits(total(after, name, one), limits) for one in binding)
             try:
-                charge = Charge(name, cost, share / 12, "a" * 64, "r")
-                ledger.debit(charge, Budget(epsilon, part / 4, period))
+                charge = Charge(name, cost, share / 12, "a" * 64, "r", rho=its_rho)
+                ledger.debit(charge, Budget(limits[0], limits[1], period, limits[2]))
             except OverBudgetError:
-                assert any(e > epsilon or d > part / 4 for e, d in sums)
+                assert not allowed
             else:
-                assert all(e <= epsilon and d <= part / 4 for e, d in sums)
+                assert allowed
                 paid = after
                 entered.add((name, period))
         if paid:
             debits = [entry for entry in ledger.entries() if entry.kind == "debit"]
-            assert [(e.data_set, e.period, e.epsilon, e.delta) for e in debits] == paid
-            found = {(a.data_set, a.budget.period): (a.epsilon, a.delta) for a in ledger.accounts()}
-            assert found == {key: total(paid, *key) for key in entered}
+            assert [((e.data_set, e.period), e.epsilon, e.delta, e.rho) for e in debits] == paid
+            for account in ledger.accounts():
+                key = account.data_set, account.budget.period
+                spent = total(paid, *key)
+                assert key in entered
+                assert [account.spent.epsilon, account.spent.delta] == spent[:2]
+                assert account.spent.rho_delta == spent[3]
+                assert float(account.spent.rho) == pytest.approx(float(spent[2]), rel=1e-12)
             ledger.verify()

@@ -88,7 +88,7 @@ def test_one_urn_is_certified_for_all_of_its_draws(small_config: Configs) -> Non
 def test_the_ledger_pays_for_all_of_them(paid_config: Configs, book: Path) -> None:
     release = run(paid_config(implicates(2, epsilon="18")))
     said = release.certificate.run
-    assert Ledger(book).spent("jobs") == (Fraction(said.epsilon), Fraction(said.delta))
+    assert Ledger(book).spent("jobs")[:2] == (Fraction(said.epsilon), Fraction(said.delta))
     assert [entry.kind for entry in Ledger(book).entries()].count("debit") == 1
 
 

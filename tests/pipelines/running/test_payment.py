@@ -16,9 +16,10 @@ import synth
 from helpers import Said
 from pipelines import Charge, ConfigError, Ledger, LedgerError, Release, plan, resume, run
 from pipelines.cli.summary import budget_line, release_summary
-from pipelines.ledger.budgets import Budget
+from pipelines.ledger.budgets import Budget, OverBudgetError, Price
 from pipelines.release.certificate import EpsilonDelta, Requested, UserLevel
 from pipelines.running import batches as drawing
+from pipelines.running import payment, report
 from pipelines.running import run as releasing
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.running.payment import cost_of, debits_of, left_in, most_cost_of, read_ledger
@@ -37,8 +38,8 @@ def test_a_release_is_paid_once_with_what_its_certificate_says(
     release = run(paid_config())
     account = Ledger(book).accounts()[0]
     assert (account.data_set, account.debits, account.unfinished) == ("jobs", 1, 0)
-    assert account.epsilon == synth.exact(str(release.certificate.run.epsilon))
-    assert account.delta == synth.exact(str(release.certificate.run.delta))
+    assert account.spent.epsilon == synth.exact(str(release.certificate.run.epsilon))
+    assert account.spent.delta == synth.exact(str(release.certificate.run.delta))
     debit = next(entry for entry in Ledger(book).entries() if entry.kind == "debit")
     assert debit.plan_sha256 == release.certificate.plan_sha256
     assert debits_of([release.out]) == [debit.hash]
@@ -47,7 +48,7 @@ def test_a_release_is_paid_once_with_what_its_certificate_says(
         settings = paid_config({"ledger.epsilon": epsilon}).ledger
         assert settings is not None
         line, said = budget_line(settings, plan, guarantee)
-        left = synth.decimal_down(Fraction(epsilon) - account.epsilon)
+        left = synth.decimal_down(Fraction(epsilon) - account.spent.epsilon)
         assert line.startswith(f"Budget      jobs: left epsilon {left}, delta ")
         assert ("COSTS MORE" in line) == said == refused
     assert (
@@ -61,12 +62,12 @@ def test_what_is_left_counts_the_budget_without_a_period(paid_config: Configs, b
     settings = paid_config().ledger
     assert settings is not None
     settings = settings.model_copy(update={"period": "2026"})
-    assert left_in(read_ledger(settings), settings) == (20, Fraction("1e-4"))
+    assert left_in(read_ledger(settings), settings) == {"epsilon": 20, "delta": Fraction("1e-4")}
     assert not book.exists()
     spent = Fraction(1), Fraction("1e-6")
     budget = Budget(Fraction(3), Fraction("1e-2"))
     Ledger(book).debit(Charge("jobs", *spent, plan_sha256="0" * 64, release="one"), budget)
-    assert left_in(read_ledger(settings), settings) == (2, Fraction("1e-4"))
+    assert left_in(read_ledger(settings), settings) == {"epsilon": 2, "delta": Fraction("1e-4")}
 
 
 def test_the_cap_over_all_periods_binds_a_run(
@@ -93,7 +94,7 @@ def test_a_plan_for_one_record_is_paid_with_the_pair_of_one_record(
     assert Fraction(release.certificate.run.delta) > Fraction("1e-4")
     paid = release.certificate.record_level
     assert forecast["debit"] == {"epsilon": paid.epsilon, "delta": paid.delta}
-    assert Ledger(book).spent("jobs") == (Fraction(paid.epsilon), Fraction(paid.delta))
+    assert Ledger(book).spent("jobs")[:2] == (Fraction(paid.epsilon), Fraction(paid.delta))
     assert Fraction(paid.epsilon) <= Fraction("8.6")
     assert Fraction(paid.delta) < Fraction("1e-5"), "what was asked for would cost more"
 
@@ -121,7 +122,51 @@ def test_the_best_pair_that_keeps_what_was_asked_for_is_paid(
     user = UserLevel(epsilon=epsilon, delta=delta_of_person, records=records, statement="")
     for kind in guarantee.split():
         asked = Requested(guarantee=kind, words="", epsilon="6", delta=delta)  # type: ignore[arg-type]
-        assert cost_of(asked, pair(run_pair), pair(record), user) == pair(paid)
+        assert cost_of(asked, pair(run_pair), pair(record), user).price == Price(*map(Fraction, paid.split()))
+
+
+class Concentrated(EpsilonDelta):
+    """What a certificate says of one record where the mechanism has zCDP."""
+
+    rho: str
+
+
+@pytest.mark.parametrize("guarantee", ["pdp", "dp"])
+@pytest.mark.parametrize(("records", "rho"), [(1, Fraction(1, 18)), (3, Fraction(1, 2))])
+def test_a_rho_is_paid_for_all_records_of_a_person(guarantee: str, records: int, rho: Fraction) -> None:
+    """Beside the pair, which is what it was without."""
+    user = UserLevel(epsilon="12", delta="0.3", records=records, statement="")
+    asked = Requested(guarantee=guarantee, words="", epsilon="6", delta="0.01")  # type: ignore[arg-type]
+    record = pair("5 0.001")
+    concentrated = Concentrated(epsilon="5", delta="0.001", rho="1/18")
+    paid = cost_of(asked, pair("4 0.01"), concentrated, user)
+    assert paid.price == (*cost_of(asked, pair("4 0.01"), record, user).price[:2], rho)
+    assert paid.model_dump() == paid.model_dump(exclude_none=True)  # as the report of the plan has it
+
+
+def test_a_charge_has_the_rho_of_the_certificate(
+    paid_config: Configs, book: Path, clean_source: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A budget in rho then refuses, and pays, by it, before a draw as in the report of the plan."""
+    priced = cost_of
+
+    def with_rho(*parts: Any) -> payment.Debited:
+        return priced(*parts).model_copy(update={"rho": "1/3"})
+
+    monkeypatch.setattr(payment, "cost_of", with_rho)
+    monkeypatch.setattr(report, "cost_of", with_rho)
+    config = paid_config({"ledger.rho": "1/2", "ledger.epsilon": "1000", "ledger.delta": "0.5"})
+    planned = plan(config)
+    assert json.loads((planned.folder / "forecast.json").read_text())["debit"]["rho"] == "1/3"
+    assert ", rho 0.333334 from a ledger" in (planned.folder / "plan.txt").read_text()
+    run(config, plan=planned.folder)
+    (paid,) = [entry for entry in Ledger(book).entries() if entry.kind == "debit"]
+    assert paid.rho == Fraction(1, 3)
+    assert left_in(read_ledger(ledger := config.ledger), ledger)["rho"] == Fraction(1, 6)  # type: ignore[arg-type]
+    assert budget_line(ledger, planned.plan, planned.guarantee)[1]  # type: ignore[arg-type]
+    with pytest.raises(OverBudgetError, match="too little rho is left"):
+        run(config.with_out(config.release.out.with_name("again")), plan=planned.folder)
+    assert len(Ledger(book).entries()) == 3
 
 
 def pair(text: str) -> EpsilonDelta:
@@ -133,7 +178,8 @@ def test_pairs_that_are_nearly_equal_or_rounded() -> None:
     """Equal in six digits, but more than was asked for: a calendar counts on the most that is debited."""
     user = UserLevel(epsilon="9", delta="0.9", records=1, statement="")
     sixth = Requested(guarantee="dp", words="", epsilon="2.000005", delta="0.01")
-    assert cost_of(sixth, pair("2.000009 0"), pair("2.000005 0.001"), user) == pair("2.000005 0.001")
+    paid = cost_of(sixth, pair("2.000009 0"), pair("2.000005 0.001"), user)
+    assert paid.price == Price(Fraction("2.000005"), Fraction("0.001"))
     several = user.model_copy(update={"epsilon": "10", "delta": "0.3", "records": 2})
     better = cost_of(sixth.model_copy(update={"epsilon": "6"}), pair("1 0.01"), pair("5 0.001"), several)
     assert better.epsilon == "2"
@@ -158,10 +204,9 @@ def test_the_plan_says_what_a_person_with_two_jobs_is_promised_and_the_ledger_pa
     assert forecast["record_level"] == record.model_dump()
     assert forecast["presence"] is None
     assert forecast["debit"] == {"epsilon": user.epsilon, "delta": user.delta}
-    assert Ledger(book).spent("jobs") == (Fraction(user.epsilon), Fraction(user.delta))
-    assert all(
-        paid <= most for paid, most in zip(Ledger(book).spent("jobs"), most_cost_of(config), strict=True)
-    )
+    assert Ledger(book).spent("jobs")[:2] == (Fraction(user.epsilon), Fraction(user.delta))
+    most = synth.Cost.of(*most_cost_of(config))
+    assert all(paid <= limit for paid, limit in zip(Ledger(book).spent("jobs"), most, strict=True))
     said = (planned.folder / "plan.txt").read_text(encoding="utf-8")
     shown = synth.decimal_up(Fraction(user.epsilon), 6), synth.decimal_up(Fraction(user.delta), 4)
     assert f"a record  epsilon {synth.decimal_up(Fraction(record.epsilon), 6)}, delta " in said

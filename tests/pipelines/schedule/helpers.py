@@ -129,7 +129,7 @@ def release(
         try:
             epsilon, delta = (exact(decimal_up(x)) for x in (config.privacy.epsilon, config.privacy.delta))
             charge = Charge(settings.data_set, epsilon, delta, "0" * 64, name)
-            book.debit(charge, Budget(settings.epsilon, settings.delta, settings.period), total)
+            book.debit(charge, Budget(settings.epsilon, settings.delta, settings.period, settings.rho), total)
         except LedgerError:
             shutil.rmtree(staging)
             raise

@@ -17,16 +17,20 @@ from typing import Any
 
 import pytest
 import tomlkit
+from hypothesis import given
+from hypothesis import strategies as st
 
+import synth
 from helpers import NOW, SCHEDULE, with_values
 from pipelines.config.loading import ReleaseConfig
 from pipelines.config.toml import ConfigError
-from pipelines.ledger.budgets import Budget, OverBudgetError
-from pipelines.ledger.chain import LedgerError
+from pipelines.ledger.budgets import Budget, OverBudgetError, spent_of
+from pipelines.ledger.chain import Entry, LedgerError
 from pipelines.ledger.ledger import Charge, Ledger
 from pipelines.running.payment import left_in, most_cost_of, read_ledger
 from pipelines.schedule import due as due_module
 from pipelines.schedule.calendar import read_calendar
+from pipelines.schedule.costs import Cost, _summed
 from pipelines.schedule.due import due, look
 from pipelines.schedule.records import Records
 from pipelines.schedule.summary import EXIT_FAILED, Result, Summary
@@ -70,13 +74,27 @@ def test_a_total_is_both_numbers_and_needs_a_period(small_config: Callable[..., 
         small_config({"ledger": table})
     said = str(caught.value)
     assert "ledger.total_delta: missing beside total_epsilon; name both or neither" in said
-    assert "without period, epsilon and delta are the budget over all periods" in said
+    assert "without period, epsilon, delta and rho are the budget over all periods" in said
+    for change, wrong in (
+        ({"epsilon": None}, "ledger.epsilon: missing; name epsilon, rho, or both"),
+        ({"total_delta": "1e-4", "total_epsilon": None}, "ledger.total_epsilon: missing beside total_delta"),
+        ({"total_rho": "2", "total_epsilon": None}, "ledger.total_delta: missing beside total_rho"),
+    ):
+        tried = {key: value for key, value in (table | change).items() if value is not None}
+        with pytest.raises(ConfigError) as caught:
+            small_config({"ledger": tried | {"period": "2026"}})
+        assert wrong in str(caught.value)
     settings = small_config({"ledger": table | {"total_delta": "1e-4", "period": "2026"}}).ledger
     assert settings is not None
     Path(settings.file.parent).mkdir(exist_ok=True)
-    assert left_in(read_ledger(settings), settings) == (8, Fraction("1e-5"))
+    assert left_in(read_ledger(settings), settings) == {"epsilon": 8, "delta": Fraction("1e-5")}
     small = settings.model_copy(update={"total_epsilon": Fraction(5)})
-    assert left_in(read_ledger(small), small) == (5, Fraction("1e-5"))
+    assert left_in(read_ledger(small), small) == {"epsilon": 5, "delta": Fraction("1e-5")}
+
+
+def left_of(cost: Cost) -> tuple[Fraction, Fraction]:
+    assert cost.left is not None
+    return cost.left["epsilon"], cost.left["delta"]
 
 
 # --- what cannot be paid
@@ -190,7 +208,7 @@ def test_a_dry_run_says_what_periods_cost_and_where_the_budget_ends(office: Call
     summary = due(world.calendar, now=NOW, dry_run=True)
     assert world.tree() == before
     assert summary.outlook is not None
-    found = [(c.name, c.epsilon, c.left, c.payable) for c in summary.outlook.costs]
+    found = [(c.name, c.cost.epsilon, left_of(c), c.payable) for c in summary.outlook.costs]
     delta = Fraction("1e-5")
     assert found == [
         ("ri-2021", 8, (22, 9 * delta), True),
@@ -210,7 +228,7 @@ def test_a_dry_run_says_what_periods_cost_and_where_the_budget_ends(office: Call
     assert statuses(due(world.calendar, now=NOW))["ri-2021"] == "finished"
     after = due(world.calendar, now=NOW, dry_run=True).outlook
     assert after is not None
-    assert [(c.name, c.left) for c in after.costs] == [
+    assert [(c.name, left_of(c)) for c in after.costs] == [
         ("ri-2022", (6, 7 * delta)),  # overdue; 2023 went on without it
         ("ri-2024", (6, 7 * delta)),
     ]
@@ -233,6 +251,48 @@ def test_the_outlook_is_what_then_happens(office: Callable[..., Office]) -> None
     assert world.book.spent("jobs")[0] == 2 * 8 + 3 * Fraction(7, 2)
 
 
+def test_a_budget_in_rho_is_told_as_it_is_then_paid(office: Callable[..., Office]) -> None:
+    """A budget without an epsilon; a period costs what follows from its pair."""
+    world = office(rho="20", delta="1e-4")
+    tables = tomlkit.parse((world.folder / "base.toml").read_text()).unwrap()
+    del tables["ledger"]["epsilon"]
+    (world.folder / "base.toml").write_text(tomlkit.dumps(tables))
+    dry = due(world.calendar, now=NOW, dry_run=True)
+    assert dry.outlook is not None
+    assert [cost.payable for cost in dry.outlook.costs] == [True, True, False, False]
+    one = synth.Cost.of(Fraction(8), Fraction("1e-5"))
+    left = {"rho": 20 - 2 * one.rho, "rho_delta": Fraction("8e-5")}
+    assert [cost.left for cost in dry.outlook.costs][1:] == [left] * 3
+    assert "epsilon 8, delta 0.00001; rho 7.99464, delta 0.00001 (requested); left then rho" in dry.text()
+    done = due(world.calendar, now=NOW)
+    assert statuses(done) == {"ri-2021": "finished", "ri-2022": "finished", "ri-2023": "skip"}
+    assert "too little rho is left" in done.results[-1].detail
+    assert world.book.spent("jobs") == synth.Cost.of_all([one, one])
+    world.budget(rho="24")
+    assert statuses(due(world.calendar, now=NOW + timedelta(hours=1))) == {"ri-2023": "finished"}
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["2025", "2026"]),
+            st.fractions(0, 9, max_denominator=9),
+            st.fractions(0, Fraction(1, 9), max_denominator=99),
+            st.none() | st.fractions(0, 9, max_denominator=9),
+        ),
+        max_size=9,
+    )
+)
+def test_what_was_spent_is_kept_in_few_entries(
+    paid: list[tuple[str, Fraction, Fraction, Fraction | None]],
+) -> None:
+    debits = [Entry(0, "", "debit", "jobs", *amounts) for amounts in paid]
+    few = _summed(_summed(debits))
+    assert len(few) <= 4
+    for period in (None, "2025", "2026"):
+        assert spent_of(few, "jobs", period) == spent_of(debits, "jobs", period)
+
+
 def test_what_is_paid_already_costs_nothing_more(office: Callable[..., Office]) -> None:
     world = office(epsilon="30", delta="1e-4")
 
@@ -246,7 +306,7 @@ def test_what_is_paid_already_costs_nothing_more(office: Callable[..., Office]) 
             due(world.calendar, now=NOW)
     dry = due(world.calendar, now=NOW, dry_run=True).outlook
     assert dry is not None
-    assert (dry.costs[0].epsilon, dry.costs[0].left) == (0, (22, 9 * Fraction("1e-5")))
+    assert (dry.costs[0].cost.epsilon, left_of(dry.costs[0])) == (0, (22, 9 * Fraction("1e-5")))
     assert "nothing more: entry 2 of the ledger paid for it" in dry.costs[0].text
 
 
@@ -279,7 +339,7 @@ def test_the_budget_is_shared_equally(office: Callable[..., Office]) -> None:
     assert Counter(statuses(summary).values()) == {"finished": 3, "skip": 1}
     assert "shared by the first 3 periods, and this is number 4" in summary.results[-1].detail
     left = world.book.remaining("jobs", Budget(Fraction(10), Fraction("1e-4")))
-    assert 0 <= left[0] <= Fraction(10, 10**11)
+    assert 0 <= left["epsilon"] <= Fraction(10, 10**11)
     assert due(world.calendar, now=NOW).results == ()
     world.write(ri="shares = 4\n" + SCHEDULE.replace("2022-01-01", "2021-01-01"))
     later = NOW + timedelta(hours=1)
@@ -304,12 +364,12 @@ def test_a_share_is_what_a_person_with_several_records_may_cost(
     assert Fraction("9.99999999e-6") < most_cost_of(config)[1] <= Fraction("1e-5")
     dry = due(world.calendar, now=NOW, dry_run=True).outlook
     assert dry is not None
-    assert {cost.epsilon for cost in dry.costs} == {8}
+    assert {cost.cost.epsilon for cost in dry.costs} == {8}
     assert [cost.payable for cost in dry.costs] == [True, True, True, False]  # the last has no share
     world.write(ri=text)  # epsilon 8 of one record
     dry = due(world.calendar, now=NOW, dry_run=True).outlook
     assert dry is not None
-    assert {cost.epsilon for cost in dry.costs} == {16}
+    assert {cost.cost.epsilon for cost in dry.costs} == {16}
     assert not any(cost.payable for cost in dry.costs)  # each costs a person more delta than there is
 
 
@@ -317,7 +377,7 @@ def test_shares_need_a_budget_over_all_periods(office: Callable[..., Office]) ->
     world = office(period="2021")
     world.write(ri="shares = 3\n" + SCHEDULE)
     (problem,) = read_calendar(world.calendar).problems
-    assert "shares: there is no budget over all periods to share" in problem
+    assert "shares: there is no epsilon over all periods to share" in problem
     world.budget(total_epsilon="24", total_delta="1e-5")
     (schedule,) = read_calendar(world.calendar).schedules
     assert next(schedule.occurrences()).config().privacy.epsilon == 8
@@ -392,7 +452,7 @@ def test_a_real_run_that_cannot_be_paid_is_set_aside(config_tables: dict[str, An
     dry = due(world.calendar, now=NOW, dry_run=True).outlook
     assert dry is not None
     forecast = json.loads((world.state / "ri-2023.plan" / "forecast.json").read_text())
-    assert (dry.costs[0].epsilon, dry.costs[0].payable) == (exact(forecast["epsilon"]), False)
+    assert (dry.costs[0].cost.epsilon, dry.costs[0].payable) == (exact(forecast["epsilon"]), False)
     assert "(certified)" in dry.costs[0].text
     world.budget(epsilon=record["epsilon"])
     assert statuses(due(world.calendar, now=NOW)) == {"ri-2023": "finished"}
@@ -532,7 +592,7 @@ class Walk:
         assert self.world.book.spent("jobs")[0] <= self.total
         for account in self.world.book.accounts():
             if account.budget.period is not None:
-                assert account.epsilon <= self.by_period
+                assert account.spent.epsilon <= self.by_period
         self.world.book.verify()
 
     def end(self) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sqlite3
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ def test_a_plan_costs_what_the_ledger_will_be_debited() -> None:
     of_person = {"epsilon": "8", "delta": "0.56"}
     user = of_person | {"records": 2, "statement": ""}
     plan = PlanEntry.model_validate_json(json.dumps(stored | {"debit": of_person, "user_level": user}))
-    assert plan.paid.model_dump() == of_person
+    assert plan.paid.price == (8, Fraction("0.56"), None)
     before = PlanEntry.model_validate_json(json.dumps(stored))  # stored by an earlier version
     assert before.paid.epsilon == "4"
 
@@ -267,6 +268,16 @@ def test_budgets(people: People, world: Any, small_release: pipelines.Release) -
     assert (line["spent_epsilon"], line["left_epsilon"], line["left_delta"]) == ("25", "75", "0.375")
     assert (line["releases"], line["unfinished"]) == (1, 1)
     assert line["guarantee"].startswith("homes ")
+    assert (line["rho"], line["left_rho"], line["spent_rho"][:3]) == (None, None, "24.")
+    world.input.write_text(world.input.read_text().replace('epsilon = "100"', 'rho = "40"'))
+    charge = pipelines.Charge("jobs", Fraction(0), Fraction(0), "0" * 64, "r")
+    pipelines.Ledger(world.ledger).debit(charge, pipelines.Budget(None, Fraction("0.5"), rho=Fraction(40)))
+    (line,) = people["vic"].get(f"{API}/ledger").json()["budgets"]
+    assert (line["epsilon"], line["rho"], line["delta"], line["left_epsilon"]) == (None, "40", "0.5", None)
+    assert (line["left_rho"][:3], line["left_rho_delta"]) == ("15.", "0.375")
+    page = people["vic"].get("/operator/ledger").text
+    assert "&rho;" in page
+    assert "&epsilon;" not in page
     world.ledger.write_bytes(b"damaged")
     answer = people["vic"].get(f"{API}/ledger")
     assert (answer.status_code, answer.json()["error"]) == (503, "ledger")

@@ -201,7 +201,7 @@ def test_from_the_plan_to_the_queue(app: FastAPI, visitors: Visitors) -> None:
     assert queue(ann, address, "0" * 64).status_code == 409  # another plan
     assert queue(ann, address, "").status_code == 422
     assert ann.send(f"{address}/queue", plan_sha256=PLAN_SHA256).status_code == 422  # not ticked
-    assert "left of the budget: \u03b5 91.4 and \u03b4 0.4999." in page
+    assert "left of the budget: epsilon 91.4, delta 0.4999." in page
     assert queue(ann, address).headers["location"] == f"/operator{address}"
     page = ann.see(address)
     assert "operator.js" in page
