@@ -26,6 +26,7 @@ from .running.report import plan as plan
 from .running.run import resume as resume
 from .running.run import run as run
 from .schedule.due import due as due
+from .schedule.series import series as series
 from .views.attackers import attackers as attackers
 from .views.changes.comparing import compare as compare
 from .views.combining import combine as combine

@@ -133,6 +133,40 @@ def due(folder: Path, dry_run: bool) -> None:
     sys.exit(summary.exit_code)
 
 
+@click.command(epilog="Example: odsynth series releases/ --years 20 --to series.png")
+@click.argument("folder", type=FOLDER)
+@click.option("--years", type=click.IntRange(1, 200), default=20, show_default=True, help="How far to look.")
+@click.option(
+    "--delta", default="1e-5", show_default=True, help="At which the epsilon of all releases is told."
+)
+@click.option("--to", type=PATH, help="A picture of these epsilons (PNG).")
+def series(folder: Path, years: int, delta: str, to: Path | None) -> None:
+    """Say what a calendar costs over many years.
+
+    For each release of the release calendar FOLDER: its cost, the epsilon of all releases of its data set by
+    then, by plain sums and by zCDP, and what is left; then where each budget ends. Nothing is made, and
+    nothing is paid.
+
+    Exit code 1: a file of the calendar, or a ledger, cannot be used.
+    """
+    from pipelines.schedule.series import draw_series, series_table
+
+    chosen, summary = _delta(delta), pipelines.series(folder, years=years)
+    if (ahead := summary.outlook) is not None and ahead.costs:
+        click.echo(series_table(ahead.costs, chosen).to_string(index=False))
+        click.echo(f"Together: epsilon of all releases of the data set, at delta {synth.decimal_up(chosen)}")
+        for end in ahead.ends:
+            click.echo(f"budget    {end}")
+        if to is not None:
+            draw_series(ahead.costs, chosen, to)
+            click.echo(f"Written   {to}")
+    else:
+        click.echo("No release is to come.")
+    for problem in summary.problems:
+        click.echo(f"problem   {problem}")
+    sys.exit(1 if summary.problems else 0)
+
+
 @click.group(epilog="Example: odsynth fetch lodes --state ri --year 2019 --lodes 7 data/")
 def fetch() -> None:
     """Download tables, with checksums. Needs a network."""
@@ -295,4 +329,4 @@ def simulate(folder: Path, workers: int | None, kind: str) -> None:
     click.echo(f"Written {config}. Try: odsynth plan {config}")
 
 
-RECORDS = (publish, published, correct, withdraw, erratum, due, fetch, ledger, simulate)
+RECORDS = (publish, published, correct, withdraw, erratum, due, series, fetch, ledger, simulate)

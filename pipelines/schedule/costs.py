@@ -36,10 +36,11 @@ class Cost:
 
     name: str
     due: datetime
-    cost: synth.Cost  # what would be debited at most, as it stands in a certificate
+    cost: synth.Cost | None  # what would be debited at most; None if its configuration cannot be used
     account: str | None  # data set and ledger that pay; None if there is no ledger
     # What the budgets still allow afterwards, the smaller of its period's and of that of all periods.
     left: Amounts | None
+    spent: synth.Cost | None  # of the data set, in all periods, with this one if it is paid
     payable: bool  # whether the budget suffices
     text: str  # all this for people, in one line
 
@@ -48,7 +49,7 @@ class Cost:
 class Outlook:
     """What the periods to come would cost."""
 
-    # Of what is due and not finished, and of the coming year, at least one period of each schedule.
+    # Of what is due and not finished, and of the coming time, at least one period of each schedule.
     costs: tuple[Cost, ...] = ()
     ends: tuple[str, ...] = ()  # of every budget, the first period that it does not pay, one line each
     problems: tuple[str, ...] = ()  # why a ledger cannot be used, one line each
@@ -71,24 +72,32 @@ def period_price(config: ReleaseConfig, planned: Path) -> tuple[Price, str]:
     return debited.price, "certified"
 
 
-def outlook(calendar: Calendar, due: Iterable[Occurrence], now: datetime) -> Outlook:
+def outlook(
+    calendar: Calendar,
+    due: Iterable[Occurrence],
+    now: datetime,
+    shown_time: timedelta = _SHOWN,
+    searched_time: timedelta = _SEARCHED,
+) -> Outlook:
     """Say what the periods of a calendar would cost, and where the budget ends.
 
-    The end of a budget is looked for in the next ten years.
+    By default those of the next year; the end of a budget is looked for in the next ten years.
     """
     books = _Books(Records(calendar.records))
     costs = [books.pay(occurrence) for occurrence in due]
     shown: set[str] = set()
     for occurrence in calendar.coming(now):
-        soon, schedule = occurrence.at <= now + _SHOWN, occurrence.schedule.name
+        soon, schedule = occurrence.at <= now + shown_time, occurrence.schedule.name
         searching = any(first is None for first in books.firsts.values())
-        if occurrence.at > now + _SEARCHED or not (soon or searching or len(shown) < len(calendar.schedules)):
+        if occurrence.at > now + searched_time or not (
+            soon or searching or len(shown) < len(calendar.schedules)
+        ):
             break
         cost = books.pay(occurrence)
         if soon or schedule not in shown:
             costs.append(cost)
         shown.add(schedule)
-    until = (now + _SEARCHED).date().isoformat()
+    until = (now + searched_time).date().isoformat()
     ends = [
         f"{account}: ends before {first.name}, due {first.due.date()}, the first period that it does not pay"
         if first is not None
@@ -110,20 +119,25 @@ class _Books:
 
     def pay(self, occurrence: Occurrence) -> Cost:
         """Enter a payment, if the budget allows it."""
-        nothing = synth.Cost.of_all(())
+        name, due = occurrence.name, occurrence.at
+
+        def told(words: str) -> str:
+            return f"{name}, due {occurrence.local}: {words}"
+
         try:
             config = occurrence.config()
         except ConfigError as error:
             words = f"unknown: {shown_message(error, one_line=True)}"
-            return _cost(occurrence, nothing, None, None, False, words)
+            return Cost(name, due, None, None, None, None, False, told(words))
         price, source = period_price(config, self.store.plan(occurrence.name))
         cost = synth.Cost.of(*price)
         words = f"{_words(cost)} ({source})"
         if (settings := config.ledger) is None:
-            return _cost(occurrence, cost, None, None, True, f"{words}; no [ledger] limits it")
+            return Cost(name, due, cost, None, None, None, True, told(f"{words}; no [ledger] limits it"))
         account = f"{settings.data_set} ({settings.file})"
         if (entries := self._read(settings)) is None:
-            return _cost(occurrence, cost, account, None, False, f"{words}; the ledger cannot be used")
+            words = f"{words}; the ledger cannot be used"
+            return Cost(name, due, cost, account, None, None, False, told(words))
         left = left_in(entries, settings)
         words = f"{_words(cost, left)} ({source})"
         self.firsts.setdefault(account, None)
@@ -131,20 +145,21 @@ class _Books:
         if shares is not None and occurrence.number > shares:
             payable, why = False, f"no share: it is number {occurrence.number} of {shares}"
         elif why := self._paid(config, settings):
-            payable, cost = True, nothing
+            payable, cost = True, synth.Cost.of_all(())
         else:
             payable = not excess(cost, left)
             why = words if payable else f"{words}; the budget does not suffice, it would be set aside"
+        data_set = line_of_text(settings.data_set, "data set")
         if payable and any(cost):
-            left = {name: amount - getattr(cost, name) for name, amount in left.items()}
-            data_set = line_of_text(settings.data_set, "data set")
+            left = {key: amount - getattr(cost, key) for key, amount in left.items()}
             total = settings.over_all_periods
             stated = [Entry(0, "", "budget", data_set, None, *total)] if total is not None else []
             debit = Entry(0, "", "debit", data_set, settings.period, *price)
             self.entries[settings.file] = _summed([*entries, *stated, debit])
         words = amounts_in_words(left, decimal_down, 6)
         summary = f"{why}; left {'then' if payable else 'are'} {words}"
-        cost_of_period = _cost(occurrence, cost, account, left, payable, summary)
+        spent = spent_of(self.entries[settings.file], data_set, None)
+        cost_of_period = Cost(name, due, cost, account, left, spent, payable, told(summary))
         if not payable and self.firsts[account] is None:
             self.firsts[account] = cost_of_period
         return cost_of_period
@@ -196,18 +211,6 @@ def _summed(entries: list[Entry]) -> list[Entry]:
         result.append(Entry(0, "", "debit", *key, cost.epsilon, cost.delta - cost.rho_delta, cost.rho))
         result.append(Entry(0, "", "debit", *key, Fraction(0), cost.rho_delta))
     return result
-
-
-def _cost(
-    occurrence: Occurrence,
-    cost: synth.Cost,
-    account: str | None,
-    left: Amounts | None,
-    payable: bool,
-    words: str,
-) -> Cost:
-    text = f"{occurrence.name}, due {occurrence.local}: {words}"
-    return Cost(occurrence.name, occurrence.at, cost, account, left, payable, text)
 
 
 def _words(cost: synth.Cost, limited: Iterable[str] = ()) -> str:

@@ -81,9 +81,7 @@ def due(
     calendar = read_calendar(folder)
     now = (now or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0)
     if dry_run:
-        summary = look(calendar, now)
-        ahead = outlook(calendar, [o for o in calendar.due(now) if o.name in summary.names], now)
-        return replace(summary, outlook=ahead, problems=summary.problems + ahead.problems)
+        return look_ahead(calendar, now)
     try:
         with Records(calendar.records).locked() as free:
             if not free:
@@ -99,6 +97,13 @@ def due(
 def look(calendar: Calendar, now: datetime) -> Summary:
     """Say what is to be done, as a dry run does, but not what it would cost."""
     return _Call(calendar, now, True, None).summary()
+
+
+def look_ahead(calendar: Calendar, now: datetime, *times: timedelta) -> Summary:
+    """Say what is to be done and what it would cost, as a dry run does; the times are those of `outlook`."""
+    summary = look(calendar, now)
+    ahead = outlook(calendar, [o for o in calendar.due(now) if o.name in summary.names], now, *times)
+    return replace(summary, outlook=ahead, problems=summary.problems + ahead.problems)
 
 
 def _tell(calendar: Calendar, summary: Summary, *, looked: bool) -> Summary:
