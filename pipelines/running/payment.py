@@ -32,7 +32,7 @@ from pipelines.plans.plan import ReleasePlan
 from pipelines.release.certificate import EpsilonDelta, Ratio, Requested, UserLevel
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.storage.event_log import EventLog
-from synth.concentrated import rho_of_group
+from synth.concentrated import rho_of_group, rho_within
 from synth.policy import RECORD
 
 _log = logging.getLogger(__name__)
@@ -150,13 +150,17 @@ def cost_of(
 def most_cost_of(config: ReleaseConfig) -> Price:
     """Return the most that a release may be debited: what is asked for, for all records of one person.
 
-    Of delta none, where no mechanism that may be chosen costs any.
+    Of delta none, where no mechanism that may be chosen costs any; a rho, where each has one.
     """
-    costs = any("delta" in synth.MECHANISMS[name].settings for name in config.mechanisms)
-    delta = config.privacy.delta if costs else Fraction(0)
+    settings = [synth.MECHANISMS[name].settings for name in config.mechanisms]
+    delta = config.privacy.delta if any("delta" in names for names in settings) else Fraction(0)
     requested = EpsilonDelta(epsilon=synth.decimal_up(config.privacy.epsilon), delta=synth.decimal_up(delta))
     person = _of_person(requested, config.jobs.records_per_worker)
-    return Price(synth.exact(person.epsilon), synth.exact(person.delta))
+    rho = None
+    if delta > 0 and all("rho" in names for names in settings):
+        record = rho_within(synth.exact(requested.epsilon), synth.exact(requested.delta))
+        rho = rho_of_group(record, config.jobs.records_per_worker)
+    return Price(synth.exact(person.epsilon), synth.exact(person.delta), rho)
 
 
 def _of_person(record: EpsilonDelta, records: int) -> EpsilonDelta:

@@ -24,6 +24,7 @@ from pipelines.running import run as releasing
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.running.payment import cost_of, debits_of, left_in, most_cost_of, read_ledger
 from pipelines.running.unfinished import unfinished_runs, wipe_run
+from synth.concentrated import epsilon_of
 
 from .helpers import Configs, everything, failing, interrupted, left_over
 from .kinds import NOISE
@@ -393,3 +394,26 @@ def test_no_delta_is_expected_of_a_mechanism_that_costs_none(small_config: Confi
     assert most_cost_of(small_config())[1] == asked
     assert most_cost_of(small_config(open_choice))[1] == asked
     assert most_cost_of(small_config(NOISE))[1] == 0
+
+
+@pytest.mark.parametrize(("guarantee", "records"), [("pdp", 1), ("dp", 1), ("dp", 3)])
+def test_of_a_mechanism_with_a_rho_the_most_is_what_gives_the_pair(
+    small_config: Configs,
+    microdata_jobs: Callable[..., dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    guarantee: str,
+    records: int,
+) -> None:
+    """Far less than what follows from the pair alone, and no more than just gives it."""
+    jobs = microdata_jobs("csv", records_per_worker=records)
+    config = small_config(jobs | {"privacy.guarantee": guarantee})
+    assert most_cost_of(config).rho is None
+    mechanism = synth.MECHANISMS["dirichlet"]
+    monkeypatch.setattr(mechanism, "settings", mechanism.settings | {"rho"})
+    most, asked = most_cost_of(config), config.privacy
+    assert most.rho is not None
+    record = most.rho / records**2
+    assert asked.epsilon * Fraction(999, 1000) < epsilon_of(record, asked.delta) <= asked.epsilon
+    assert most.rho < synth.Cost.of(most.epsilon, most.delta).rho
+    open_choice = {"release.mechanism": None, "plan.retention_min": None, "plan.split_threshold": None}
+    assert most_cost_of(small_config(jobs | open_choice)).rho is None  # another may be chosen
