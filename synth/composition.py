@@ -1,6 +1,6 @@
 """What several releases, several implicates and several records of one person cost together.
 
-The rules are Lemmas 13 to 15 and 60 to 62 of docs/privacy.md. All numbers are exact fractions;
+The rules are Lemmas 13 to 15 and 52 to 54 of docs/privacy.md. All numbers are exact fractions;
 where e^epsilon is needed it is bounded from above.
 """
 
@@ -79,7 +79,7 @@ class Cost(NamedTuple):
     def of(cls, epsilon: Fraction, delta: Fraction, rho: Fraction | None = None) -> Cost:
         """Return the cost of one release.
 
-        Lemma 60 of docs/privacy.md.
+        Lemma 52 of docs/privacy.md.
 
         Parameters
         ----------
@@ -108,7 +108,7 @@ class Cost(NamedTuple):
     def of_all(cls, costs: Iterable[Cost]) -> Cost:
         """Return the cost of several releases together: the sum by each account.
 
-        Lemma 61 of docs/privacy.md.
+        Lemma 53 of docs/privacy.md.
         """
         listed = list(costs)
         sums = compose((cost.epsilon, cost.delta) for cost in listed)
@@ -117,7 +117,7 @@ class Cost(NamedTuple):
     def epsilons_at(self, delta: Fraction, times: int = 1) -> tuple[Fraction | None, Fraction | None]:
         """Return the epsilons that go with a delta: by the plain sums, and by zCDP, rounded up.
 
-        Lemma 62 of docs/privacy.md.
+        Lemma 54 of docs/privacy.md.
 
         Parameters
         ----------
