@@ -29,7 +29,7 @@ from pipelines.ledger.chain import Entry, LedgerError, check_folder
 from pipelines.ledger.ledger import Charge, Debit, Ledger
 from pipelines.ledger.terms import Terms
 from pipelines.plans.plan import ReleasePlan
-from pipelines.release.certificate import EpsilonDelta, Ratio, Requested, UserLevel
+from pipelines.release.certificate import EpsilonDelta, Ratio, RecordLevel, Requested, UserLevel
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.storage.event_log import EventLog
 from synth.concentrated import rho_of_group, rho_within
@@ -117,7 +117,7 @@ def debit(settings: LedgerSettings, charge: Charge, *, rehearse: bool = False) -
 
 
 def cost_of(
-    requested: Requested, run: EpsilonDelta, record_level: EpsilonDelta, user_level: UserLevel
+    requested: Requested, run: EpsilonDelta, record_level: RecordLevel, user_level: UserLevel
 ) -> Debited:
     """Return what is debited for a release with such a certificate: what one person is promised.
 
@@ -128,7 +128,7 @@ def cost_of(
     pair of the certificate, or what the run's comes to. Beside it the rho of the record level, if there is
     one, for all records of one person (Lemma 46).
     """
-    records, rho = user_level.records, getattr(record_level, "rho", None)
+    records, rho = user_level.records, record_level.rho
     rho = None if rho is None else str(rho_of_group(synth.exact(rho), records))
     if requested.guarantee == "pdp" and records == 1:
         return Debited(epsilon=run.epsilon, delta=run.delta, rho=rho)

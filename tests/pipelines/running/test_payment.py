@@ -17,17 +17,16 @@ from helpers import Said
 from pipelines import Charge, ConfigError, Ledger, LedgerError, Release, plan, resume, run
 from pipelines.cli.summary import budget_line, release_summary
 from pipelines.ledger.budgets import Budget, OverBudgetError, Price
-from pipelines.release.certificate import EpsilonDelta, Requested, UserLevel
+from pipelines.release.certificate import EpsilonDelta, RecordLevel, Requested, UserLevel
 from pipelines.running import batches as drawing
-from pipelines.running import payment, report
 from pipelines.running import run as releasing
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.running.payment import cost_of, debits_of, left_in, most_cost_of, read_ledger
 from pipelines.running.unfinished import unfinished_runs, wipe_run
-from synth.concentrated import epsilon_of
+from synth.concentrated import epsilon_of, rho_within
 
 from .helpers import Configs, everything, failing, interrupted, left_over
-from .kinds import NOISE
+from .kinds import GAUSSIAN, NOISE
 
 pytestmark = pytest.mark.quick
 NFD, NFC = "Re\u0301gion", "R\u00e9gion"
@@ -123,13 +122,9 @@ def test_the_best_pair_that_keeps_what_was_asked_for_is_paid(
     user = UserLevel(epsilon=epsilon, delta=delta_of_person, records=records, statement="")
     for kind in guarantee.split():
         asked = Requested(guarantee=kind, words="", epsilon="6", delta=delta)  # type: ignore[arg-type]
-        assert cost_of(asked, pair(run_pair), pair(record), user).price == Price(*map(Fraction, paid.split()))
-
-
-class Concentrated(EpsilonDelta):
-    """What a certificate says of one record where the mechanism has zCDP."""
-
-    rho: str
+        assert cost_of(asked, pair(run_pair), level(record), user).price == Price(
+            *map(Fraction, paid.split())
+        )
 
 
 @pytest.mark.parametrize("guarantee", ["pdp", "dp"])
@@ -138,36 +133,36 @@ def test_a_rho_is_paid_for_all_records_of_a_person(guarantee: str, records: int,
     """Beside the pair, which is what it was without."""
     user = UserLevel(epsilon="12", delta="0.3", records=records, statement="")
     asked = Requested(guarantee=guarantee, words="", epsilon="6", delta="0.01")  # type: ignore[arg-type]
-    record = pair("5 0.001")
-    concentrated = Concentrated(epsilon="5", delta="0.001", rho="1/18")
-    paid = cost_of(asked, pair("4 0.01"), concentrated, user)
+    record = level("5 0.001")
+    paid = cost_of(asked, pair("4 0.01"), record.model_copy(update={"rho": "1/18"}), user)
     assert paid.price == (*cost_of(asked, pair("4 0.01"), record, user).price[:2], rho)
     assert paid.model_dump() == paid.model_dump(exclude_none=True)  # as the report of the plan has it
 
 
 def test_a_charge_has_the_rho_of_the_certificate(
-    paid_config: Configs, book: Path, clean_source: object, monkeypatch: pytest.MonkeyPatch
+    paid_config: Configs, book: Path, clean_source: object
 ) -> None:
     """A budget in rho then refuses, and pays, by it, before a draw as in the report of the plan."""
-    priced = cost_of
-
-    def with_rho(*parts: Any) -> payment.Debited:
-        return priced(*parts).model_copy(update={"rho": "1/3"})
-
-    monkeypatch.setattr(payment, "cost_of", with_rho)
-    monkeypatch.setattr(report, "cost_of", with_rho)
-    config = paid_config({"ledger.rho": "1/2", "ledger.epsilon": "1000", "ledger.delta": "0.5"})
+    within = rho_within(Fraction("8.6"), Fraction("1e-5"))
+    budget = {"ledger.rho": str(within * Fraction(3, 2)), "ledger.epsilon": "1000", "ledger.delta": "0.5"}
+    config = paid_config(GAUSSIAN | {"privacy.guarantee": "dp"} | budget)
     planned = plan(config)
-    assert json.loads((planned.folder / "forecast.json").read_text())["debit"]["rho"] == "1/3"
-    assert ", rho 0.333334 from a ledger" in (planned.folder / "plan.txt").read_text()
-    run(config, plan=planned.folder)
+    release = run(config, plan=planned.folder)
+    rho = Fraction(str(release.certificate.record_level.rho))
+    assert Fraction(9, 10) * within < rho <= within
+    assert json.loads((planned.folder / "forecast.json").read_text())["debit"]["rho"] == str(rho)
+    assert f", rho {synth.decimal_up(rho, 6)} from a ledger" in (planned.folder / "plan.txt").read_text()
     (paid,) = [entry for entry in Ledger(book).entries() if entry.kind == "debit"]
-    assert paid.rho == Fraction(1, 3)
-    assert left_in(read_ledger(ledger := config.ledger), ledger)["rho"] == Fraction(1, 6)  # type: ignore[arg-type]
+    assert paid.rho == rho
+    assert left_in(read_ledger(ledger := config.ledger), ledger)["rho"] == within * Fraction(3, 2) - rho  # type: ignore[arg-type]
     assert budget_line(ledger, planned.plan, planned.guarantee)[1]  # type: ignore[arg-type]
     with pytest.raises(OverBudgetError, match="too little rho is left"):
         run(config.with_out(config.release.out.with_name("again")), plan=planned.folder)
     assert len(Ledger(book).entries()) == 3
+
+
+def level(text: str) -> RecordLevel:
+    return RecordLevel(**pair(text).model_dump(), curve=[], rho=None)
 
 
 def pair(text: str) -> EpsilonDelta:
@@ -179,10 +174,10 @@ def test_pairs_that_are_nearly_equal_or_rounded() -> None:
     """Equal in six digits, but more than was asked for: a calendar counts on the most that is debited."""
     user = UserLevel(epsilon="9", delta="0.9", records=1, statement="")
     sixth = Requested(guarantee="dp", words="", epsilon="2.000005", delta="0.01")
-    paid = cost_of(sixth, pair("2.000009 0"), pair("2.000005 0.001"), user)
+    paid = cost_of(sixth, pair("2.000009 0"), level("2.000005 0.001"), user)
     assert paid.price == Price(Fraction("2.000005"), Fraction("0.001"))
     several = user.model_copy(update={"epsilon": "10", "delta": "0.3", "records": 2})
-    better = cost_of(sixth.model_copy(update={"epsilon": "6"}), pair("1 0.01"), pair("5 0.001"), several)
+    better = cost_of(sixth.model_copy(update={"epsilon": "6"}), pair("1 0.01"), level("5 0.001"), several)
     assert better.epsilon == "2"
     assert 0.01 * (1 + math.e) <= float(better.delta) <= 0.0371829
 
