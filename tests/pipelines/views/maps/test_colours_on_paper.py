@@ -82,6 +82,14 @@ def test_colours_are_those_of_the_legend(browser: Any, map_file: Path, mapped: R
             found = page.evaluate(ON_PAPER, list(points.values()))
             check_colours(mapped, dict(zip(points, found, strict=True)), page.evaluate(LEGEND))
             assert page.get_attribute("html", "data-theme") == "light"
+            west, south, east, north = shapes.total_bounds
+            box = page.locator("#map").bounding_box()
+            (left, bottom), (right, top) = (
+                reader.pixel_of(corner).values() for corner in ((west, south), (east, north))
+            )
+            # The region has a good part of the paper's height, or of its width beside the legend.
+            room = box["width"] - page.locator("#legend").bounding_box()["width"]
+            assert max((bottom - top) / box["height"], (right - left) / room) > 0.4
             page.evaluate("window.dispatchEvent(new Event('afterprint'))")
             assert page.get_attribute("html", "data-theme") == scheme
         # As the browser's own print does, which waits for nothing.

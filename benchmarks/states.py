@@ -1,0 +1,186 @@
+"""Twelve states of the map and of the site, as readers see them, and what axe-core finds in each.
+
+Usage: python benchmarks/states.py OUT OTHER FOLDER [--before REVISION]
+
+OUT and OTHER are folders of two releases that are fit for publication, best of one region in two years. Both
+are published into a temporary folder, and the service is started on it. Writes a picture of each state into
+FOLDER: 1440 and 390 pixels wide and at a zoom of 200 %, in light and in dark, and the first page of what is
+printed from both (as PDF, and as PNG where `pdftoppm` is there). What axe-core finds, what is wider than the
+screen, and what a page complains of, is an error. With --before, the same pictures of that revision of the
+program go into FOLDER/before, those of this one into FOLDER/after. npm fetches axe-core; the browser is a
+headless chromium.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from browser import IDLE, fetch_axe, launch, violations
+from house import ROOT, checkout
+from playwright.sync_api import Browser, Page, sync_playwright
+from public_pages import OPEN, SCHEMES, WIDER, published
+
+from pipelines.service.public.catalog import Catalog
+from pipelines.views.release import Release
+
+SIZES: dict[str, dict[str, Any]] = {
+    "1440": {"viewport": {"width": 1440, "height": 900}},
+    "390": {"viewport": {"width": 390, "height": 844}},
+    # Half as many pixels of a page, each twice as large.
+    "zoom": {"viewport": {"width": 720, "height": 450}, "device_scale_factor": 2},
+}
+WITHOUT_PROGRAM = "map-without-program"  # of the page: the state in which it runs none
+DRAWN = "html[data-ready]"
+MAPS = Path("pipelines", "views", "maps")
+
+
+@dataclass(frozen=True)
+class State:
+    """A page, and what a reader does there."""
+
+    address: str
+    does: Callable[[Page], None] = lambda page: None
+
+
+@click.command()
+@click.argument("out", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("other", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--before", metavar="REVISION", help="Also of that revision of the program.")
+def main(out: Path, other: Path, folder: Path, before: str | None) -> None:
+    """Take the pictures, and print what is wrong."""
+    if before is not None:
+        with tempfile.TemporaryDirectory() as name:
+            program = checkout(before, Path(name) / "program")
+            build_map_program(program)
+            command = [sys.executable, __file__, str(out), str(other), str(folder / "before")]
+            subprocess.run(command, env={**os.environ, "PYTHONPATH": str(program)}, check=False)
+        folder /= "after"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory() as name,
+        published(Path(name), (other, out)) as (address, catalog),
+        sync_playwright() as driver,
+    ):
+        chromium, axe = launch(driver), fetch_axe(Path(name))
+        problems, number = list[str](), 0
+        for state, shown in states(catalog, Path(name)).items():
+            for size, context in SIZES.items():
+                for scheme in SCHEMES:
+                    with opened(chromium, address, state, shown, {**context, "color_scheme": scheme}) as page:
+                        page.screenshot(path=folder / f"{state}-{size}-{scheme}.png")
+                        number += 1
+                        found = [] if state == WITHOUT_PROGRAM else violations(page, axe)
+                        if (wider := page.evaluate(WIDER)) > 0:
+                            found.append(f"{wider} pixels wider than the screen")
+                        problems += [f"{state}, {size}, {scheme}: {each}" for each in found]
+                        if size == "1440":
+                            print_first_page(page, folder / f"{state}-printed-{scheme}.pdf")
+        chromium.close()
+    print(f"{number} pictures in {folder}; {len(problems)} problems")
+    if problems:
+        raise click.ClickException("\n".join(problems))
+
+
+def build_map_program(program: Path) -> None:
+    """Build what the maps of a checkout run, from its own modules."""
+    (program / MAPS / "node_modules").symlink_to(ROOT / MAPS / "node_modules")
+    (program / MAPS / "vendor" / "map.js").unlink()
+    subprocess.run([sys.executable, "building/library.py"], cwd=program, check=True)
+
+
+def states(catalog: Catalog, folder: Path) -> dict[str, State]:
+    """Name twelve: of the map of the newest release, and of the site."""
+    newest, older = catalog.versions()[:2]
+    release: Release = catalog.opened(newest).release
+    map_page, level = f"{newest.page}/map", release.levels[min(2, len(release.levels) - 1)]
+    places = release.places(level)
+    jobs = release.unit_flows(level, level).groupby("work")["S000"].sum()
+    inside = places["latitude"].notna()
+    busiest = jobs[inside.reindex(jobs.index)].idxmax()
+    code, (x, y) = places["code"][busiest], places.loc[busiest, ["longitude", "latitude"]]
+    ring = " ".join(f"{y + dy:.5f},{x + dx:.5f}" for dx, dy in ((-0.06, -0.05), (0.06, -0.05), (0, 0.06)))
+    linked = f"{map_page}#level={level}&chosen="
+    towns = [(name, part.codes) for name, part in release.geography.non_nesting_areas.items()]
+    town, town_codes = towns[0] if towns else (release.levels[0], release.geography.codes(release.levels[0]))
+    zone = next(iter(release.geography.external_zones), "")
+    other = release_map(catalog, older, folder)
+    return {
+        "map-region": State(map_page),
+        "map-town": State(f"{linked}{town}:{town_codes[len(town_codes) // 2]}", zoom),
+        "map-radius": State(f"{linked}circle:{y:.5f},{x:.5f}+5&side=both", zoom),
+        "map-outline": State(f"{linked}outline:{ring}", zoom),
+        "map-residence": State(f"{linked}{level}:{code}&side=home"),
+        "map-zone": State(map_page, lambda page: choose_zone(page) if zone else None),
+        "map-difference": State(map_page, lambda page: lay_beside(page, other)),
+        WITHOUT_PROGRAM: State(map_page),
+        "site-home": State("/"),
+        "site-release": State(newest.page),
+        "site-answer": State(f"{newest.page}/flows?area={code}"),
+        "site-no-answer": State(f"{newest.page}/flows?area=nowhere"),
+    }
+
+
+def release_map(catalog: Catalog, version: Any, folder: Path) -> Path:
+    """Write the map of a version in one file."""
+    return catalog.opened(version).release.map(folder / "other.html")
+
+
+def zoom(page: Page) -> None:
+    """Zoom to what is chosen."""
+    page.click("#zoom")
+
+
+def choose_zone(page: Page) -> None:
+    """Choose the largest external zone."""
+    page.locator("#external-zones-table button").first.click()
+
+
+def lay_beside(page: Page, other: Path) -> None:
+    """Lay another map beside the one that is seen."""
+    page.evaluate("document.getElementById('several').open = true")
+    page.set_input_files("#other-file", other)
+    page.wait_for_selector("#other-table td", state="attached")
+
+
+@contextmanager
+def opened(
+    chromium: Browser, address: str, name: str, state: State, context: dict[str, Any]
+) -> Iterator[Page]:
+    """A page in a state."""
+    runs = name != WITHOUT_PROGRAM
+    shown = chromium.new_context(**context, java_script_enabled=runs)
+    page = shown.new_page()
+    page.goto(address + state.address)
+    if name.startswith("map-") and runs:
+        page.wait_for_selector(DRAWN, state="attached", timeout=120_000)
+        page.wait_for_function("() => !document.getElementById('loading').innerText", timeout=120_000)
+        state.does(page)
+        page.evaluate("() => { scrollTo(0, 0); document.getElementById('panel').scrollTo(0, 0); }")
+        page.evaluate(IDLE)
+    elif runs:
+        page.evaluate(OPEN)
+    yield page
+    shown.close()
+
+
+def print_first_page(page: Page, path: Path) -> None:
+    """Print a page, and draw the first page of that."""
+    page.pdf(path=path, format="A4")
+    if drawer := shutil.which("pdftoppm"):
+        command = [drawer, "-png", "-r", "80", "-singlefile", str(path), str(path.with_suffix(""))]
+        subprocess.run(command, check=True)
+
+
+if __name__ == "__main__":
+    main()
