@@ -115,7 +115,7 @@ class PosteriorDraws:
         ------
         PublicReleaseError
             If there is no such level, area or attribute, no table of the release has parts of what is asked
-            for, or the file is damaged.
+            for, nothing published tells homes apart by the attributes, or the file is damaged.
         """
         names = (attributes,) if isinstance(attributes, str) else tuple(attributes)
         cells = self.cells(home, work, names)
