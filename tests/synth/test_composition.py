@@ -215,6 +215,7 @@ def _below(odds: Fraction) -> Fraction:
 AMOUNTS = st.fractions(0, 5, max_denominator=60)
 CHANCES = st.fractions(0, Fraction(1, 50), max_denominator=10**6)
 COSTS = st.builds(Cost.of, AMOUNTS, CHANCES, st.none() | AMOUNTS)
+Parts = dict[Any, float]
 DELTAS = st.integers(1, 60).map(lambda k: Fraction(1, 2**k))
 
 
@@ -303,6 +304,77 @@ def test_an_adaptive_path_costs_what_the_dearest_path_costs(truth: dict[Histogra
         for e in found:
             assert worst(urn, released, exp_up(e) * (1 - Fraction(1, 2**100))) <= asked
         assert len(found) == 2
+
+
+def parts(p: Parts, q: Parts, epsilon: float) -> tuple[Parts, Parts]:
+    """The functions a and b of the proof of Lemma 52, for two distributions."""
+    odds = math.exp(epsilon)
+    a = {s: min(p[s], odds * q[s]) for s in p}
+    b = {s: min(q[s], odds * p[s]) for s in p}
+    if (sums := (sum(a.values()), sum(b.values())))[0] < sums[1]:
+        return parts(q, p, epsilon)[::-1]
+    t = (sums[0] - sums[1]) / (sums[0] - sums[1] / odds)
+    return {s: (1 - t) * a[s] + t * b[s] / odds for s in p}, b
+
+
+def check_parts(releases: list[tuple[Parts, Parts, Cost]]) -> None:
+    """Lemma 52 for each release; Lemma 53 for the first and one of the others that it chooses, or none."""
+    steps = [parts(p, q, float(cost.epsilon)) for p, q, cost in releases]
+    costs = [cost for _, _, cost in releases]
+    first, outputs = costs[0], releases[0][0]
+    by_turns = {s: 1 + number % len(releases) for number, s in enumerate(outputs)}  # the last number is none
+    assert len(set(by_turns.values())) == len(releases)
+    for (a, b), (p_r, q_r, cost) in zip(steps, releases, strict=True):
+        assert min(sum(a.values()), sum(b.values())) >= 1 - float(cost.rho_delta) - 1e-12
+        assert max(a[s] - p_r[s] for s in a) <= 1e-12 >= max(b[s] - q_r[s] for s in b)
+    for second, (one, other) in itertools.product((by_turns, dict.fromkeys(outputs, 1)), ((0, 1), (1, 0))):
+        paths = [Cost.of_all([first, *costs[k : k + 1]]) for k in set(second.values())]
+        rho, lost = (float(max(path[k] for path in paths)) for k in (2, 3))
+        sums = [*(sum(step[one].values()) for step in steps), 1.0]
+        assert sum(steps[0][one][s] * sums[k] for s, k in second.items()) >= 1 - lost - 1e-12
+        for order in (1.001, 1.5, 2.0, 5.0, 15.0):
+            moments = [moment(step[one], step[other], order) for step in steps]
+            for each, cost in zip(moments, costs, strict=True):
+                assert sum(each.values()) <= math.exp(order * (order - 1) * float(cost.rho)) * (1 + 1e-12)
+            after = [*(sum(each.values()) for each in moments), 1.0]
+            together = sum(moments[0][s] * after[k] for s, k in second.items())
+            assert together <= math.exp(order * (order - 1) * rho) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("epsilons", [(0.5, 0.5, 0.5), (1.0, 0.2, 1.5), (2.0, 1.0, 0.1)], ids=str)
+def test_the_parts_of_the_proofs_have_their_sums_for_an_urn(
+    urn: Urn, truth: dict[Histogram, dict], epsilons: tuple[float, ...]
+) -> None:
+    costs = [
+        Cost.of(e, worst(urn, truth, exp_up(e) * (1 - Fraction(1, 2**100)))) for e in map(Fraction, epsilons)
+    ]
+    for h in truth:
+        for g in urn.neighbours(h):
+            p, q = ({s: float(mass) for s, mass in truth[x].items()} for x in (h, g))
+            check_parts([(p, q, cost) for cost in costs])
+
+
+@pytest.mark.parametrize("delta", ["0", "1e-3", "1/3"])
+@pytest.mark.parametrize("epsilons", [(0.1, 0.1), (1.0, 0.25, 1.5), (2.0, 1.0, 0.5)], ids=str)
+def test_the_parts_of_the_proofs_have_their_sums_for_the_worst_mechanism(
+    epsilons: tuple[float, ...], delta: str
+) -> None:
+    """It says all with probability delta, and else answers at random; here the bounds are nearly reached."""
+    releases = []
+    for epsilon in epsilons:
+        cost = Cost.of(Fraction(epsilon), Fraction(delta))
+        lie = (1 - float(cost.delta)) / (1 + math.exp(epsilon))
+        p = {"all": float(cost.delta), "yes": lie * math.exp(epsilon), "no": lie, "all'": 0.0}
+        q = dict(zip(p, reversed([*p.values()]), strict=True))
+        releases.append((p, q, cost))
+        near = moment(*parts(p, q, epsilon), 1.001)
+        reached = math.log(sum(near.values()) / (1 - float(cost.delta))) / (1.001 * 0.001)
+        assert reached == pytest.approx(float(cost.rho), rel=0.01)
+    check_parts(releases)
+
+
+def moment(a: Parts, b: Parts, order: float) -> Parts:
+    return {s: a[s] ** order * b[s] ** (1 - order) if a[s] else 0.0 for s in a}
 
 
 def test_an_account_that_has_no_epsilon_says_so() -> None:
