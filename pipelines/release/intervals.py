@@ -36,7 +36,7 @@ AREAS_FILE, FLOWS_FILE = "areas.csv", "flows.csv"
 N_DRAWS = 19
 """Draws that a release carries: the fewest whose lowest and highest are ends of an interval of 90 %."""
 
-MOST_JOBS = 1_000_000
+MOST_JOBS = 5_000_000
 """Jobs of the largest release that carries draws: all of them are in memory at once, and drawn one by one."""
 
 DRAWS = tuple(f"draw_{number}" for number in range(1, N_DRAWS + 1))

@@ -574,7 +574,7 @@ STATES = "us-states"
 MARGIN = 1e-11
 """What is added to the chord of a distance (docs/formats.md)."""
 TABLES = ("blocks", "domains", "pools", "shares", "slots")
-DRAWS, MOST_DRAWN = 19, 1_000_000  # of every table in intervals.parquet, and jobs of a release that has it
+DRAWS, MOST_DRAWN = 19, 5_000_000  # of every table in intervals.parquet, and jobs of a release that has it
 AS_CSV = {"blocks": "plan/blocks.parquet", "names": "names.parquet"}
 """Tables that are there as CSV, too, where data are."""
 PLAN, CERTIFICATE = "odsynth plan 1.0", "odsynth certificate 1.0"
