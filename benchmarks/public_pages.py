@@ -107,8 +107,8 @@ def published(
     command = [sys.executable, "-m", "pipelines.cli", "serve", str(folder / "service.toml")]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ODSYNTH_")}
     if program is not None:
-        environment["PYTHONPATH"] = str(program)
-    process = subprocess.Popen(command, env=environment)
+        environment["PYTHONPATH"] = str(program)  # before what is installed
+    process = subprocess.Popen(command, env=environment, cwd=program)
     try:
         catalog = Catalog(settings)
         for version in catalog.versions():

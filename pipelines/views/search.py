@@ -46,6 +46,7 @@ _WORD = re.compile(r"[^\W_]+")
 _IS, _SHORT, _OTHER_KIND, _BEGINS, _NAMED, _CONTAINS, _ALIKE, _NOT = range(8)
 _LEAST = 4  # letters of a name that may have one wrong
 _SUGGESTED = 400  # more make a page slow
+_MANY = 5_000  # areas of a level that nobody chooses from a list
 _LEAST_WORD = 3  # letters of what an error looks for
 _KEPT = 64  # levels of releases that are kept
 
@@ -251,6 +252,8 @@ def suggested_names(release: Release) -> list[str]:
     """Return names to choose from while one types: not those that begin with a number, as of tracts."""
     names: list[str] = []
     for level in release.kinds_of_areas:
+        if release.geography.n_units(level) > _MANY:
+            continue
         of_level = [name for name in unit_names(release, level).tolist() if name and not name[0].isdigit()]
         if len(names) + len(of_level) <= _SUGGESTED:
             names += of_level
