@@ -40,6 +40,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "zoom": {"viewport": {"width": 720, "height": 450}, "device_scale_factor": 2},
 }
 WITHOUT_PROGRAM = "map-without-program"  # of the page: the state in which it runs none
+PATIENCE = 120_000  # milliseconds for a step
 DRAWN = "html[data-ready]"
 MAPS = Path("pipelines", "views", "maps")
 
@@ -161,10 +162,11 @@ def opened(
     runs = name != WITHOUT_PROGRAM
     shown = chromium.new_context(**context, java_script_enabled=runs)
     page = shown.new_page()
+    page.set_default_timeout(PATIENCE)
     page.goto(address + state.address)
     if name.startswith("map-") and runs:
-        page.wait_for_selector(DRAWN, state="attached", timeout=120_000)
-        page.wait_for_function("() => !document.getElementById('loading').innerText", timeout=120_000)
+        page.wait_for_selector(DRAWN, state="attached")
+        page.wait_for_function("() => !document.getElementById('loading').innerText")
         state.does(page)
         page.evaluate("() => { scrollTo(0, 0); document.getElementById('panel').scrollTo(0, 0); }")
         page.evaluate(IDLE)

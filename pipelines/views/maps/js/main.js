@@ -345,8 +345,7 @@ function renderFlows() {
   if (shown.differences) {
     Object.assign(shown, { drawn: flows.first(0), cells: null, endsOfLines: null });
     showFlowLegend(state, [], 1);
-    view?.showFlows([], { selection: state.selection, level: state.level, cells: null, largest: 1, arrowed: false });
-    return;
+    return drawFlows([], { cells: null, largest: 1, arrowed: false });
   }
   const largest = flows.jobs[0] ?? 1;
   const threshold = fromSlider(byId("threshold").value, largest);
@@ -359,8 +358,12 @@ function renderFlows() {
   const widest = together ? (drawn[0]?.jobs ?? 1) : largest;
   showFlowWords(state, shown.drawable, drawn, threshold, { chosen, together }, zonesOfWork(data));
   showFlowLegend(state, drawn, widest);
-  const { selection, level, side } = state;
-  view?.showFlows(drawn, { selection, level, cells: shown.cells, largest: widest, arrowed: !selection || side === "both" });
+  drawFlows(drawn, { cells: shown.cells, largest: widest, arrowed: !state.selection || state.side === "both" });
+}
+
+function drawFlows(flows, how) {
+  const { selection, level } = state;
+  byId("legend-zones").hidden = !view?.showFlows(flows, { selection, level, ...how });
 }
 
 /** Show a level; of one that is noise say so first, once. */

@@ -379,7 +379,7 @@ export class MapView {
   /**
    * Draw flows; ends that are null are the selection's, others are units of the level, or of the cells if there are any.
    *
-   * Arrows say which way they go, where that is not clear.
+   * Arrows say which way they go, where that is not clear. Returns whether external zones are drawn.
    */
   showFlows(flows, { selection, level, cells, largest, arrowed }) {
     const own = selection?.place;
@@ -391,7 +391,8 @@ export class MapView {
     const { over = [] } = selection?.cover(level) ?? {};
     const wanted = (unit) => over[unit] || this.areas.differences; // these have classes, and no lines
     const others = [...level.externalZones.keys()].filter(wanted).map((unit) => standsFor(level, unit));
-    this.#set("zones", zoneFeatures(this.data, level, [...new Set([...flows.flatMap(zonesOf), ...others])]));
+    const zones = new Set([...flows.flatMap(zonesOf), ...others]);
+    this.#set("zones", zoneFeatures(this.data, level, [...zones]));
     const end = (unit) => (unit === null ? own : (cells?.[unit].place ?? placeOf(level, unit)));
     const share = ({ jobs }) => jobs / largest;
     const features = flows.map((flow) => ({
@@ -408,6 +409,7 @@ export class MapView {
     }
     this.map.getSource("flows").setData({ type: "FeatureCollection", features });
     this.map.getSource("arrows").setData({ type: "FeatureCollection", features: arrows });
+    return zones.size > 0;
   }
 
   showSelection(selection) {

@@ -398,7 +398,6 @@ export function showLegend(state, { coloured, dense, breaks, differences }, draw
   byId("legend-circles").hidden = Boolean(level.shapes);
   byId("legend-chosen").hidden = !selection;
   byId("legend-border").hidden = !selection?.parts.some(({ kind }) => kind === "layer");
-  byId("legend-zones").hidden = !level.externalZones.size;
   byId("legend-zones-dense").hidden = !dense;
   byId("legend-cells").hidden = !(level.shapes && drawnAround);
 }

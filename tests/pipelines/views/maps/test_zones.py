@@ -80,6 +80,7 @@ def test_only_zones_with_a_line_are_drawn(reader: Reader, scattered: Release, ma
     reader.slide(100)
     lines = reader.features("flows")
     assert len(drawn_zones(reader)) < 4
+    assert bool(drawn_zones(reader)) == reader.page.is_visible("#legend-zones")
     assert bool(drawn_zones(reader)) == any(line["properties"]["order"] <= 1 for line in lines)
     reader.page.locator("#external-zones-others summary").click()
     reader.page.locator("#external-zones-others-table button").first.click()
