@@ -97,17 +97,6 @@ class Law(NamedTuple):
         up = 1 / (self.first * self.fall ** np.maximum(noise - 1.0, 0.0))
         return np.where(noise > 0, up, self.first * self.fall ** np.maximum(-noise, 0.0))
 
-    def draw(self, generator: np.random.Generator, size: int) -> Int64:
-        """Draw such noise in floats: for estimates of errors, and no part of a mechanism."""
-        noise: Int64
-        if self.fall == 1:
-            noise = generator.geometric(1 - self.first, size) - generator.geometric(1 - self.first, size)
-        else:
-            chances = self.chances()
-            both = np.concatenate([chances[:0:-1], chances])
-            noise = generator.choice(np.arange(1 - chances.size, chances.size), size, p=both / both.sum())
-        return noise
-
 
 @dataclass(frozen=True)
 class Noise(ABC):

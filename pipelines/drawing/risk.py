@@ -106,8 +106,9 @@ def _draw_again(plan: ReleasePlan, rows: JobRows, noisy: Sequence[Int64]) -> lis
 
 
 def _more_noise(generator: np.random.Generator, table: MeasuredTable) -> Int64:
-    cells = int(table.offsets[-1])
-    noise = table.law.draw(generator, cells)
+    chances, cells = table.law.chances(), int(table.offsets[-1])
+    both = np.concatenate([chances[:0:-1], chances])
+    noise = generator.choice(np.arange(1 - chances.size, chances.size), cells, p=both / both.sum())
     noise[generator.random(cells) >= _DISTURBED] = 0
     return noise
 

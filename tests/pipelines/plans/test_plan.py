@@ -306,7 +306,7 @@ def test_a_plan_of_another_format_is_refused(small_config: Configs, tmp_path: Pa
     ):
         load_plan(tmp_path / "plan")
     edit_json(path, lambda document: document.update(format=PLAN_FORMAT, mechanism="magic"))
-    with pytest.raises(ValueError, match=r"plan\.json: the mechanism is not one of dirichlet, geometric"):
+    with pytest.raises(ValueError, match=r"plan\.json: the mechanism is not one of dirichlet, gaussian"):
         load_plan(tmp_path / "plan")
 
 

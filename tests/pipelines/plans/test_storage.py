@@ -16,6 +16,7 @@ from pipelines import Release
 from pipelines.plans.form import PLAN_FILES, read_document
 from pipelines.plans.storage import load_plan
 from pipelines.storage.checksums import sha256_of
+from synth.gaussian.parameters import GaussianParameters
 from synth.geometric.parameters import GeometricParameters
 
 pytestmark = pytest.mark.quick
@@ -51,6 +52,7 @@ def test_the_page_has_every_key_of_the_plan(small_release: Release) -> None:
     dirichlet = document["parameters"]
     assert parameters("dirichlet") == dirichlet.keys() | dirichlet["classes"][0].keys()
     assert parameters("geometric") == GeometricParameters(1, 2).to_json().keys()
+    assert parameters("gaussian") == GaussianParameters(1, 2).to_json().keys()
 
 
 @pytest.mark.parametrize("name", PLAN_FILES[1:])
