@@ -148,10 +148,10 @@ def choose_zone(page: Page) -> None:
 
 
 def lay_beside(page: Page, other: Path) -> None:
-    """Lay another map beside the one that is seen."""
-    page.evaluate("document.getElementById('several').open = true")
+    """Lay another map beside the one that is seen, of where people live."""
+    page.locator("input[name=side][value=home]").check(force=True)
     page.set_input_files("#other-file", other)
-    page.wait_for_selector("#other-table td", state="attached")
+    page.wait_for_selector("#other", state="visible")
 
 
 @contextmanager

@@ -271,11 +271,10 @@ export class MapView {
     });
   }
 
-  /** What is seen beside the legend and the names of zones: all that can be drawn, where all of it is. */
+  /** What is seen beside the legend and the names of zones. */
   #seen() {
     const { map } = this;
-    const [extent, { top, bottom, left, right }] = [extentOf(this.data), paddingOf(this.data)];
-    if (extent.every((corner) => map.getBounds().contains(corner))) return extent;
+    const { top, bottom, left, right } = paddingOf(this.data);
     const { clientWidth, clientHeight } = map.getContainer();
     const corners = [[left, clientHeight - bottom], [clientWidth - right, top]].map((corner) => map.unproject(corner));
     return new maplibregl.LngLatBounds(...corners);
@@ -285,21 +284,33 @@ export class MapView {
   toPaper() {
     const { map } = this;
     this.onScreen = this.camera;
-    const bounds = this.#seen();
+    const [extent, window] = [extentOf(this.data), map.getBounds()];
+    const whole = extent.every((corner) => window.contains(corner));
+    const bounds = whole ? extent : this.#seen();
     document.body.classList.add("printing");
     map.resize();
-    map.fitBounds(bounds, { animate: false, padding: paddingOf(this.data, byId("legend").offsetWidth) });
-    this.copyToPaper();
+    const legend = byId("legend").offsetWidth;
+    // Of a part of the map, names of zones need no room.
+    const padding = whole ? paddingOf(this.data, legend) : { top: 0, bottom: 0, left: legend + 10, right: 0 };
+    map.fitBounds(bounds, { animate: false, padding });
+    this.copyToPaper(whole ? null : window);
     // Paper is as wide as it happens to be: the bar of the scale has its part of it.
     const bar = map.getContainer().querySelector(".maplibregl-ctrl-scale");
     bar.style.width = `${(100 * bar.offsetWidth) / map.getContainer().clientWidth}%`;
   }
 
-  /** What has been drawn by now is on the paper; tiles that the window did not show come after some frames. */
-  copyToPaper() {
-    const [drawn, { paper }] = [this.map.redraw().getCanvas(), this];
+  /** Put the map as it is drawn by now on the paper; tiles beyond `bounds` come after some frames, and are left blank. */
+  copyToPaper(bounds = null) {
+    const [drawn, { paper, map }] = [this.map.redraw().getCanvas(), this];
     [paper.width, paper.height] = [drawn.width, drawn.height];
-    paper.getContext("2d").drawImage(drawn, 0, 0);
+    const context = paper.getContext("2d");
+    if (bounds) {
+      const scale = drawn.width / map.getContainer().clientWidth;
+      const [{ x, y }, end] = [map.project(bounds.getNorthWest()), map.project(bounds.getSouthEast())];
+      context.rect(x * scale, y * scale, (end.x - x) * scale, (end.y - y) * scale);
+      context.clip();
+    }
+    context.drawImage(drawn, 0, 0);
   }
 
   fromPaper() {

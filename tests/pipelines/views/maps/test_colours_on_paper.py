@@ -97,3 +97,31 @@ def test_colours_are_those_of_the_legend(browser: Any, map_file: Path, mapped: R
         found = page.evaluate(ON_PAPER, list(points.values()))
         check_colours(mapped, dict(zip(points, found, strict=True)), page.evaluate(LEGEND))
         page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+
+
+def test_what_the_window_did_not_show_is_blank(browser: Any, map_file: Path) -> None:
+    """Printing waits for no tile: what is not there yet is no water."""
+    with Reader(browser, map_file, LAPTOP) as reader:
+        page = reader.page
+        page.evaluate(
+            "(({ map }) => map.jumpTo({ zoom: map.getZoom() + 2 }))(document.getElementById('map'))"
+        )
+        reader.still()
+        opaque = page.evaluate(
+            """() => {
+                const [{ map }, paper] = [document.getElementById("map"), document.getElementById("paper")];
+                const { lng: west } = map.getBounds().getNorthWest();
+                dispatchEvent(new Event("beforeprint"));
+                const { width, height } = paper;
+                const { data } = paper.getContext("2d").getImageData(0, 0, width, height);
+                const scale = width / map.getContainer().clientWidth;
+                const edge = map.project([west, map.getCenter().lat]).x * scale;
+                const row = Math.round(height / 2) * width;
+                const alpha = (x) => data[4 * (row + Math.round(x)) + 3];
+                const found = [edge, alpha(edge - 3), alpha(edge + 3), alpha(width - 2)];
+                dispatchEvent(new Event("afterprint"));
+                return found;
+            }"""
+        )
+        assert opaque[0] > 3
+        assert opaque[1:] == [0, 255, 255]
