@@ -11,15 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
+from typing import Any
 
 from synth.rationals import MAX_RECORDS, exact
-from synth.tails import rigorous, upper_fraction
+from synth.tails import Arithmetic, rigorous, upper_fraction
 
 _LARGEST = 10**6  # of rho and epsilon: e^epsilon has as many bits
 LEAST_DELTA = Fraction(1, 2**128)
-"""Smaller bounds of delta are rounded up to it: nobody needs their thousands of digits."""
-
-_ORDERS = [10 ** (step / 8) for step in range(-48, 121)]  # of alpha - 1 that are tried first
+"""Smaller bounds of delta are rounded up to it: nobody needs their millions of digits."""
 
 
 def compose_rho(rhos: Iterable[Fraction]) -> Fraction:
@@ -114,15 +113,12 @@ def delta_of(rho: Fraction, epsilon: Fraction) -> Fraction:
         return Fraction(0)
     slope, height = float(rho), float(epsilon)
 
-    def log_delta(more: float) -> float:
-        order = 1 + more
-        return more * (order * slope - height - math.log1p(1 / more)) - math.log(order)
-
-    more = _best(log_delta)
+    # What log delta rises by with alpha - 1: below 0 up to the best order, above 0 from there on.
+    more = _root(lambda more: (1 + 2 * more) * slope - height - math.log1p(1 / more))
     with rigorous() as balls:
         m, r, e = (balls.number(x) for x in (more, rho, epsilon))
         log = m * ((1 + m) * r - e - balls.log(1 + 1 / m)) - balls.log(1 + m)
-        return _stated(upper_fraction(balls.exp(log)))
+        return _stated(log, balls)
 
 
 def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
@@ -149,11 +145,8 @@ def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
         return Fraction(0)
     slope, rare = float(rho), math.log(delta.denominator) - math.log(delta.numerator)
 
-    def height(more: float) -> float:
-        order = 1 + more
-        return order * slope - math.log1p(1 / more) + (rare - math.log(order)) / more
-
-    more = _best(height)
+    # What epsilon rises by with alpha - 1, times (alpha - 1)^2.
+    more = _root(lambda more: more * more * slope - rare + math.log1p(more))
     with rigorous() as balls:
         m, r = balls.number(more), balls.number(rho)
         rest = (balls.log(balls.number(1 / delta)) - balls.log(1 + m)) / m
@@ -218,8 +211,8 @@ def probabilistic_delta_of(rho: Fraction, epsilon: Fraction, neighbours: int = 1
         return Fraction(1)
     with rigorous() as balls:
         r, e = balls.number(rho), balls.number(epsilon)
-        pair = balls.exp(-((e - r) ** 2) / (4 * r)) * (1 + balls.exp(-e))
-        return _stated(upper_fraction(neighbours * pair))
+        log = balls.log(balls.number(neighbours)) - (e - r) ** 2 / (4 * r) + balls.log(1 + balls.exp(-e))
+        return _stated(log, balls)
 
 
 def probabilistic_epsilon_of(rho: Fraction, delta: Fraction, neighbours: int = 1) -> Fraction:
@@ -292,21 +285,22 @@ def _largest(fits: Callable[[Fraction], bool], epsilon: Fraction) -> Fraction:
     return low
 
 
-def _best(value: Callable[[float], float]) -> Fraction:
-    """Return about where a function of alpha - 1 is smallest: a grid, and then thirds between its points."""
-    i = min(range(len(_ORDERS)), key=lambda i: value(_ORDERS[i]))
-    low, high = (math.log(_ORDERS[min(max(j, 0), len(_ORDERS) - 1)]) for j in (i - 1, i + 1))
-    for _ in range(60):
-        left, right = (2 * low + high) / 3, (low + 2 * high) / 3
-        if value(math.exp(left)) <= value(math.exp(right)):
-            high = right
-        else:
-            low = left
+def _root(rising: Callable[[float], float]) -> Fraction:
+    """Return about where a function of alpha - 1 that rises is 0, or an end of what is looked at."""
+    low, high = -40.0, 60.0  # logarithms
+    for _ in range(70):
+        middle = (low + high) / 2
+        low, high = (low, middle) if rising(math.exp(middle)) > 0 else (middle, high)
     return Fraction(math.exp(low))
 
 
-def _stated(delta: Fraction) -> Fraction:
-    return min(max(delta, LEAST_DELTA), Fraction(1))
+def _stated(log_delta: Any, balls: Arithmetic) -> Fraction:
+    """Return a delta, from 2^-128 to 1, by a ball of its logarithm: e^-(10^9) as a fraction fills memory."""
+    if log_delta < balls.log(balls.number(LEAST_DELTA)):
+        return LEAST_DELTA
+    if log_delta > 0:
+        return Fraction(1)
+    return min(max(upper_fraction(balls.exp(log_delta)), LEAST_DELTA), Fraction(1))
 
 
 def _rho(rho: Fraction) -> Fraction:

@@ -1159,15 +1159,12 @@ def delta_of(rho: Fraction, epsilon: Fraction) -> Decimal:
         return ZERO
     slope, height = float(rho), float(epsilon)
 
-    def roughly(log_more: float) -> float:
-        more = math.exp(log_more)
-        return more * ((1 + more) * slope - height - math.log1p(1 / more)) - math.log1p(more)
-
-    low, high = -15.0, 35.0  # logarithms of alpha - 1
-    for _ in range(200):
-        left, right = (2 * low + high) / 3, (low + 2 * high) / 3
-        low, high = (low, right) if roughly(left) <= roughly(right) else (left, high)
-    more = Decimal(f"{math.exp(low):.12g}")  # any above 0 will do
+    low, high = -40.0, 60.0  # logarithms of alpha - 1; with it log delta falls, and rises from the best on
+    for _ in range(70):
+        middle = (low + high) / 2
+        rises = (1 + 2 * math.exp(middle)) * slope - height - math.log1p(math.exp(-middle))
+        low, high = (low, middle) if rises > 0 else (middle, high)
+    more = Decimal(f"{math.exp(low):.15g}")  # any above 0 will do
     kept = DOWN.add(down(epsilon), log_below(DOWN.add(ONE, DOWN.divide(ONE, more))))
     exponent = more * UP.subtract((1 + more) * up(rho), kept)
     delta = exp(UP.subtract(exponent, log_below(DOWN.add(ONE, more))))
