@@ -322,7 +322,6 @@ def take(chromium: Any, path: Path, folder: Path, name: str) -> None:
             page.click("#several summary")
             page.locator("input[value=both]").check(force=True)
             page.click("#zoom")
-            page.locator("#chosen").evaluate("(title) => title.scrollIntoView()")
         elif view == "many":
             page.fill("#threshold", "0")
             page.locator("#flows-title").evaluate("(title) => title.scrollIntoView()")
@@ -335,6 +334,8 @@ def take(chromium: Any, path: Path, folder: Path, name: str) -> None:
             page.locator("input[value=home]").check(force=True)
             page.locator("#top-title").evaluate("(title) => title.scrollIntoView()")
             page.locator("#panel").evaluate("(panel) => panel.scrollBy(0, -70)")
+        if view not in ("dark", "many"):
+            page.locator("#panel").evaluate("(panel) => panel.scrollTo(0, 0)")
         page.evaluate("window.scrollTo(0, 0)")
         page.evaluate(IDLE)
         page.screenshot(path=folder / f"map_{name}_{view}.png")

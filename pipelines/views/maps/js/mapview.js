@@ -36,7 +36,7 @@ function zoneFeatures(data, level, units) {
   const features = units.map((unit) => {
     const [x, y] = placeOf(level, unit);
     const [right, top] = [(2 * x - west - east) / (east - west || 1), (2 * y - south - north) / (north - south || 1)];
-    const beside = Math.abs(right) >= Math.abs(top) * 0.98 && !isNarrow();
+    const beside = Math.abs(right) * 0.98 > Math.abs(top) && !isNarrow(); // in a corner a name has room above or below
     const anchor = beside ? (right < 0 ? "right" : "left") : top < 0 ? "top" : "bottom";
     const jobs = standingFor(level, unit).reduce((sum, each) => sum + homes[each] + works[each], 0);
     return pointFeature(level, unit, { name: zoneName(level, unit), anchor, jobs });
@@ -181,6 +181,19 @@ export class MapView {
         "symbol-sort-key": ["get", "order"],
       },
     });
+    this.labels = labelFeatures(this.data);
+    this.#set("labels", this.labels);
+    map.addLayer({
+      id: "label",
+      type: "symbol",
+      source: "labels",
+      layout: {
+        "icon-image": ["concat", "label ", ["get", "name"]],
+        "icon-padding": 3,
+        "symbol-sort-key": ["get", "order"], // where there is room for one, the first
+      },
+    });
+    // Above other names, and so before them where there is room for one.
     map.addLayer({
       id: "zone-name",
       type: "symbol",
@@ -194,18 +207,6 @@ export class MapView {
         ],
         "icon-padding": 0,
         "symbol-sort-key": ["-", ["get", "jobs"]], // where there is room for one, the name of the larger
-      },
-    });
-    this.labels = labelFeatures(this.data);
-    this.#set("labels", this.labels);
-    map.addLayer({
-      id: "label",
-      type: "symbol",
-      source: "labels",
-      layout: {
-        "icon-image": ["concat", "label ", ["get", "name"]],
-        "icon-padding": 3,
-        "symbol-sort-key": ["get", "order"], // where there is room for one, the first
       },
     });
     map.addLayer({ id: "chosen-halo", type: "line", source: "selected", filter: polygons });
