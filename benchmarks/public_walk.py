@@ -70,9 +70,11 @@ class Newcomer:
                 self.press(self.page.locator(f"button[name=side][value={side}]"))
             else:
                 self.press(self.page.get_by_role("button", name="Show"))
+            self.page.wait_for_url("**/flows?*area=*")
             listed = self.page.locator("main li a", has_text=re.compile(f"^{town} \\("))
             if listed.count():
                 self.press(listed)
+                self.page.locator("#answer, .answer").wait_for(state="attached")
                 return
             if self.page.locator("#answer, .answer").count():
                 return
@@ -179,7 +181,7 @@ def between_years(one: Newcomer) -> None:
 
 def top_ten(one: Newcomer) -> None:
     one.ask(RESIDENTS, "Pawtucket city")
-    assert one.page.locator("main table").first.locator("tbody tr").count() >= 10
+    one.page.locator("main table").first.locator("tbody tr").nth(9).wait_for()
 
 
 def the_table(one: Newcomer) -> None:
