@@ -487,6 +487,15 @@ def test_it_fits_a_phone(browser: Any, map_file: Path) -> None:
         assert reader.page.evaluate("document.documentElement.scrollWidth") == 320
 
 
+def test_the_sheet_of_errors_fits_a_phone(browser: Any, noisy_file: Path) -> None:
+    """Also with the longest words that a row of it may have."""
+    with Reader(browser, noisy_file, PHONE) as reader:
+        row = reader.page.locator(".accuracy tbody th").first
+        row.evaluate("(head) => { head.textContent = '1,000 or more, external zones'; }")
+        reader.page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
+        assert reader.page.evaluate("document.documentElement.scrollWidth") == PHONE[0]
+
+
 @pytest.mark.parametrize("size", [PHONE, (720, 450), LAPTOP], ids=["phone", "zoom", "laptop"])
 def test_the_number_is_the_first_thing_in_view(
     browser: Any, map_file: Path, mapped: Release, size: tuple[int, int]
