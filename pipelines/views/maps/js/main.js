@@ -575,8 +575,8 @@ if (more || !(await follow(link))) {
   if (state.level.noise) openLevel(state.level); // every level is
 }
 if (more) clearTimeout(waitingToKeep); // the link stays in the address until it is followed
+if (view) byId("still").remove(); // before the areas are drawn: above the map it would be drawn in each frame, too
 await view?.whenDrawn();
-if (view) byId("still").remove();
 // For whoever waits for the page: milliseconds from its opening until it is drawn, and answers.
 document.documentElement.dataset.ready = String(Math.round(performance.now()));
 if (more) await follow(link);
