@@ -13,10 +13,8 @@ headless chromium.
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,7 +24,7 @@ from typing import Any
 
 import click
 from browser import IDLE, fetch_axe, launch, violations
-from house import ROOT, checkout
+from checkouts import checkout
 from playwright.sync_api import Browser, Page, sync_playwright
 from public_pages import OPEN, SCHEMES, WIDER, published
 
@@ -42,7 +40,6 @@ SIZES: dict[str, dict[str, Any]] = {
 WITHOUT_PROGRAM = "map-without-program"  # of the page: the state in which it runs none
 PATIENCE = 120_000  # milliseconds for a step
 DRAWN = "html[data-ready]"
-MAPS = Path("pipelines", "views", "maps")
 
 
 @dataclass(frozen=True)
@@ -59,18 +56,21 @@ class State:
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--before", metavar="REVISION", help="Also of that revision of the program.")
 def main(out: Path, other: Path, folder: Path, before: str | None) -> None:
-    """Take the pictures, and print what is wrong."""
+    """Take the pictures, and print what is wrong with those of this program."""
     if before is not None:
-        with tempfile.TemporaryDirectory() as name:
-            program = checkout(before, Path(name) / "program")
-            build_map_program(program)
-            command = [sys.executable, __file__, str(out), str(other), str(folder / "before")]
-            subprocess.run(command, env={**os.environ, "PYTHONPATH": str(program)}, check=False)
+        with checkout(before) as program:
+            print(f"{len(pictures((other, out), folder / 'before', program))} problems before")
         folder /= "after"
+    if problems := pictures((other, out), folder):
+        raise click.ClickException("\n".join(problems))
+
+
+def pictures(outs: tuple[Path, ...], folder: Path, program: Path | None = None) -> list[str]:
+    """Take the pictures of a program, and return what is wrong."""
     folder.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory() as name,
-        published(Path(name), (other, out)) as (address, catalog),
+        published(Path(name), outs, program) as (address, catalog),
         sync_playwright() as driver,
     ):
         chromium, axe = launch(driver), fetch_axe(Path(name))
@@ -88,16 +88,8 @@ def main(out: Path, other: Path, folder: Path, before: str | None) -> None:
                         if size == "1440":
                             print_first_page(page, folder / f"{state}-printed-{scheme}.pdf")
         chromium.close()
-    print(f"{number} pictures in {folder}; {len(problems)} problems")
-    if problems:
-        raise click.ClickException("\n".join(problems))
-
-
-def build_map_program(program: Path) -> None:
-    """Build what the maps of a checkout run, from its own modules."""
-    (program / MAPS / "node_modules").symlink_to(ROOT / MAPS / "node_modules")
-    (program / MAPS / "vendor" / "map.js").unlink()
-    subprocess.run([sys.executable, "building/library.py"], cwd=program, check=True)
+    print(f"{number} pictures in {folder}")
+    return problems
 
 
 def states(catalog: Catalog, folder: Path) -> dict[str, State]:
