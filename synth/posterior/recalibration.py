@@ -135,7 +135,8 @@ class MeasuredFlows:
         jobs = np.clip(value, 0, n)
         variance = variance + slope / sizes * jobs * (1 - jobs / n)
         number = blocks.of(home.areas, work[:, np.newaxis])
-        return BlockSums(number.ravel(), value.ravel(), variance.ravel())
+        of_groups = BlockSums(number.ravel(), value.ravel(), variance.ravel())
+        return BlockSums.joined([of_groups])  # most groups share their work area with others
 
 
 class BlockSums(NamedTuple):
