@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth.composition import compose, group_privacy
-from synth.concentrated import delta_of, rho_of_group
+from synth.concentrated import LARGEST, delta_of, rho_of_group
 from synth.plan import Domains, Parameters, Plan, Pools, Target
 from synth.randomness import WordStream
 from synth.rationals import decimal_up
@@ -257,8 +257,8 @@ class Guarantee:
         """
         if self.rho is None or records == 1:
             return group_privacy(self.record_epsilon, self.record_delta, records)
-        epsilon = records * self.record_epsilon
-        return epsilon, delta_of(rho_of_group(self.rho, records), epsilon)
+        epsilon, rho = records * self.record_epsilon, rho_of_group(self.rho, records)
+        return epsilon, delta_of(rho, epsilon) if rho <= LARGEST else Fraction(1)
 
     def meets(self, plan: Plan, runs: int = 1) -> bool:
         """Say whether the guarantee that was requested is reached, by this many runs of the plan together.

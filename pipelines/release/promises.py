@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -11,7 +12,7 @@ from pipelines.config.languages import ENGLISH
 from pipelines.release.certificate import Certificate, population_in_words, secret_in_words
 from pipelines.release.pages import points, render
 from synth import decimal_up, group_privacy
-from synth.concentrated import probabilistic_epsilon_of, rho_of_group
+from synth.concentrated import LARGEST, probabilistic_epsilon_of, rho_of_group
 from synth.tails import exp_up
 
 
@@ -33,16 +34,11 @@ def short_bound(bound: str) -> str:
 def promised(certificate: Certificate, language: str = ENGLISH) -> dict[str, Any]:
     """Return the context of every page that says what a certificate promises, in a language."""
     epsilon, delta = Fraction(certificate.run.epsilon), Fraction(certificate.run.delta)
-    records, policy = certificate.user_level.records, certificate.policy
-    together, rho = group_privacy(epsilon, delta, records), certificate.record_level.rho
-    if rho and records > 1:  # of two given inputs, which costs no union over all neighbours
-        together = probabilistic_epsilon_of(rho_of_group(Fraction(rho), records), delta), delta
-    elif together[1] == 1:  # it promises nothing; pure differential privacy always promises something
-        together = records * Fraction(certificate.record_level.curve[-1].epsilon), Fraction(0)
+    policy = certificate.policy
     return {
         "certificate": certificate,
-        "odds": Odds(*_odds(epsilon, delta), *_odds(*together)),
-        "records": records,
+        "odds": Odds(*_odds(epsilon, delta), *_odds(*_of_person(certificate))),
+        "records": certificate.user_level.records,
         "presence": certificate.presence,
         "protected": certificate.presence is not None,
         "record": certificate.protects == "record",
@@ -92,7 +88,26 @@ def limits_in_words(certificate: Certificate, language: str = ENGLISH) -> tuple[
     return not_covered, assumed_public
 
 
+def _of_person(certificate: Certificate) -> tuple[Fraction, Fraction]:
+    """Return the epsilon and delta of all records of one person, for two given inputs."""
+    epsilon, delta = Fraction(certificate.run.epsilon), Fraction(certificate.run.delta)
+    records, level = certificate.user_level.records, certificate.record_level
+    rho = rho_of_group(Fraction(level.rho or 0), records)
+    if records > 1 and 0 < rho <= LARGEST:  # this costs no union over all neighbours
+        return probabilistic_epsilon_of(rho, delta), delta
+    together, last = group_privacy(epsilon, delta, records), level.curve[-1]
+    if together[1] == 1 and last.delta == "0":  # pure differential privacy always promises something
+        return records * Fraction(last.epsilon), Fraction(0)
+    return together
+
+
 def _odds(epsilon: Fraction, delta: Fraction) -> tuple[str, str]:
-    """Return e^epsilon and delta, rounded up."""
+    """Return e^epsilon and delta, rounded up.
+
+    Beyond e^100 a power of ten: Python prints no number of 4,300 digits, and nobody reads one of 40.
+    """
+    stated = decimal_up(delta) if delta else ""
+    if epsilon > 100:
+        return f"10^{math.ceil(epsilon / Fraction('2.3025'))}", stated  # which is less than ln 10
     odds = Decimal(decimal_up(exp_up(epsilon), 3))
-    return f"{odds:,}" if odds >= 10_000 else str(odds), decimal_up(delta) if delta else ""
+    return f"{odds:,}" if odds >= 10_000 else str(odds), stated

@@ -104,7 +104,8 @@ class Gaussian(Measuring):
         """Say what is added to the cells, and what epsilon pays for."""
         ratios = self._parameters(plan).ratios
         numbers = " and ".join(f"{float(ratio):.6g}" for ratio in ratios)
-        sizes = " and ".join(f"{float(ratio) ** 0.5:.2g}" for ratio in ratios)
+        # Below sigma^2 = 1 noise varies less than sigma says.
+        sizes = " and ".join(f"{table.law.variance**0.5:.2g}" for table in self.tables(plan))
         per = ", one a table" if len(ratios) > 1 else ""
         rho = decimal_up(guarantee.rho or Fraction(0), 6)
         return (

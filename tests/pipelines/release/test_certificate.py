@@ -25,6 +25,7 @@ from pipelines.plans.form import plan_hash
 from pipelines.release import certificate as certificate_form
 from pipelines.release.certificate import (
     EpsilonDelta,
+    RecordLevel,
     Requested,
     UserLevel,
     certificate_schema,
@@ -35,6 +36,7 @@ from pipelines.release.promises import odds_in_words
 from pipelines.release.provenance import SourceState
 from pipelines.running.payment import cost_of
 from pipelines.running.run import certify
+from synth.concentrated import LARGEST, probabilistic_epsilon_of
 from synth.rationals import decimal_up
 from synth.tails import PRECISION_BITS, exp_up, rigorous
 
@@ -344,6 +346,28 @@ def test_the_odds_name_their_exception(small_release: Release) -> None:
     assert worker[1] == 0
 
 
+@pytest.mark.parametrize("rho", [Fraction(1, 2), Fraction(100), None])
+def test_odds_that_nobody_can_print_are_a_power_of_ten(small_release: Release, rho: Fraction | None) -> None:
+    """A paid run could not write its read-me: Python prints no number of 4,300 digits."""
+    certificate, records = small_release.certificate, 1000
+    text = None if rho is None else str(rho)
+    level = certificate.record_level.model_copy(
+        update={"rho": text, "curve": certificate.record_level.curve[:1]}
+    )
+    certificate = certificate.model_copy(update={"record_level": level})
+    user = certificate.user_level.model_copy(update={"records": records})
+    run = EpsilonDelta(epsilon="20", delta="0.00001")
+    words = odds_in_words(certificate.model_copy(update={"run": run, "user_level": user}))
+    power, failure = re.findall(
+        r"at most about 10\^(\d+)\s+to\s+1.*?(?:probability\s+([\d.]*\d))?\.\s*$", words, re.DOTALL
+    )[0]
+    # Lemma 48 of the square of so many records; beyond 10^6, and without rho, Lemma 14.
+    by_rho = rho is not None and records**2 * rho <= LARGEST
+    epsilon = probabilistic_epsilon_of(records**2 * rho, Fraction("1e-5")) if by_rho and rho else 20 * records
+    assert epsilon <= int(power) * Fraction("2.302586") <= epsilon * Fraction("1.001")
+    assert failure == ("0.00001" if by_rho else "1")
+
+
 # --- the pairs that hold at the same time
 
 
@@ -406,7 +430,7 @@ def debit_for(guarantee: synth.Guarantee, plan: synth.Plan, records: int) -> tup
     paid = cost_of(
         Requested(guarantee=plan.target.guarantee, words="", **pair(plan.target.epsilon, plan.target.delta)),
         EpsilonDelta(**pair(guarantee.epsilon, guarantee.delta)),
-        EpsilonDelta(**pair(*record)),
+        RecordLevel(**pair(*record), curve=[], rho=None),
         UserLevel(**user, records=records, statement=""),
     )
     return paid.price[:2]

@@ -161,6 +161,19 @@ def test_a_table_that_no_edge_changes_costs_nothing() -> None:
     assert (nothing.rho, nothing.epsilon, nothing.delta, nothing.record_delta) == (0, 0, 0, 0)
 
 
+def test_of_a_person_with_very_many_records_delta_is_one_and_no_error() -> None:
+    certified = MECHANISM.certify(plan_of("8.6"))
+    assert certified.of_person(1000) == (1000 * certified.record_epsilon, 1)
+
+
+@pytest.mark.parametrize(("ratio", "deviation"), [("1/8", 0.19), ("1/2", 0.71), ("4", 2.0)])
+def test_the_standard_deviation_that_people_read_is_that_of_the_noise(ratio: str, deviation: float) -> None:
+    """Of sigma^2 = 1/8 it is the root of 2 e^-4, and not of 1/8."""
+    plan = replace(plan_of(), parameters=GaussianParameters(*Fraction(ratio).as_integer_ratio()))
+    added, _ = MECHANISM.explain(plan, MECHANISM.certify(plan))
+    assert f"noise, {deviation:.2g} workers up or down as a standard deviation;" in added
+
+
 def test_several_runs_add_up_in_rho_too() -> None:
     certified = MECHANISM.certify(plan_of())
     three = certified.repeated(3)
