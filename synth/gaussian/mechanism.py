@@ -111,7 +111,9 @@ class Gaussian(Measuring):
         return (
             f"discrete Gaussian noise, {sizes} workers up or down as a standard deviation{per}; "
             "every cell is kept",
-            f"noise rho = 1/sigma^2{summed_in_words(plan)} with sigma^2 = {numbers}{per}: {rho}-zCDP",
+            # Of a release of several runs, which have this noise each.
+            f"noise rho = 1/sigma^2{summed_in_words(plan)} with sigma^2 = {numbers}{per}; "
+            f"the release is {rho}-zCDP",
         )
 
 

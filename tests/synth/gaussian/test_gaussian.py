@@ -22,6 +22,7 @@ from synth.gaussian.parameters import GaussianParameters
 from synth.geometric.mechanism import calibrated_noise
 from synth.plan import Domains, Plan, Pools, RecordRange, Table, Target
 from synth.policy import Policy
+from synth.rationals import decimal_up
 
 from ..builders import pools
 from ..geometric.test_geometric import domains
@@ -172,6 +173,15 @@ def test_the_standard_deviation_that_people_read_is_that_of_the_noise(ratio: str
     plan = replace(plan_of(), parameters=GaussianParameters(*Fraction(ratio).as_integer_ratio()))
     added, _ = MECHANISM.explain(plan, MECHANISM.certify(plan))
     assert f"noise, {deviation:.2g} workers up or down as a standard deviation;" in added
+
+
+def test_the_cost_of_several_runs_is_not_said_to_be_that_of_one() -> None:
+    plan = plan_of()
+    guarantee = MECHANISM.certify(plan).repeated(2)
+    assert guarantee.rho is not None
+    _, paid = MECHANISM.explain(plan, guarantee)
+    assert paid.endswith(f"the release is {decimal_up(guarantee.rho, 6)}-zCDP")
+    assert f"{float(2 / guarantee.rho):.6g}; " in paid  # sigma^2, of one run
 
 
 def test_several_runs_add_up_in_rho_too() -> None:
