@@ -1130,7 +1130,8 @@ def gaussian_guarantee(
         "delta": points[2]["delta"] if c == 1 else delta_of(c * c * runs * rho, c * runs * epsilon),
     }
     bounds: Document = {
-        "run": {"epsilon": runs * run["epsilon"], "delta": min(ONE, runs * run["delta"])},
+        # Delta of one run need not be a decimal; that of all of them is what was asked for.
+        "run": {"epsilon": runs * run["epsilon"], "delta": min(ONE, up(runs * delta)) if rho else ZERO},
         "record_level": {**points[2], "curve": points, "rho": str(runs * rho)},
         "user_level": person,
         "presence": None,

@@ -334,9 +334,9 @@ KINDS = [
         ),
     ),
     Kind(
-        "implicates by gaussian noise",
+        "implicates by gaussian noise",  # a third of delta is no decimal
         "lodes",
-        GAUSSIAN | implicates(2, epsilon="17.2"),
+        GAUSSIAN | implicates(3, epsilon="17.2"),
         certificate={"run.delta": "0.00001", "record_level.epsilon": "17.2"},
     ),
     *(
