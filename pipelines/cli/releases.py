@@ -87,7 +87,7 @@ _RULES = "Rules to try: balanced,threshold,distance,share,units; auto is the pla
 @_CONFIG
 @click.option("--epsilon", callback=_values, help="Values to try, as in 2,4.6,8.6.")
 @click.option("--delta", callback=_values, help="Values to try.")
-@click.option("--mechanism", callback=_values, help="Mechanisms to try: dirichlet,geometric.")
+@click.option("--mechanism", callback=_values, help="Mechanisms to try: dirichlet,geometric,gaussian.")
 @click.option("--coarsening", callback=_values, help=_RULES)
 @click.option("--split-threshold", callback=_values, help="Values to try; auto is the planner's choice.")
 @click.option("--pool-by", callback=_values, help="Attributes to pool by: none,SE,SA+SE.")
