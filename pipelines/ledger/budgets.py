@@ -290,7 +290,10 @@ def exact_amount(value: Fraction, name: str) -> Fraction:
     if number < 0:
         raise LedgerError(f"{name} is negative. Fix: state 0 or more")
     if number > _MOST:
-        raise LedgerError(f"{name} is above {_MOST:,}, which promises nothing. Fix: state less")
+        raise LedgerError(
+            f"{name} is above {_MOST:,}, which promises nothing. Fix: state less; of "
+            "a release, lower privacy.epsilon or jobs.records_per_worker"
+        )
     try:
         short = len(str(number)) <= _LONGEST_AMOUNT
     except ValueError:  # more digits than Python converts
