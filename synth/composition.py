@@ -12,12 +12,11 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
-from synth.concentrated import epsilon_of, rho_of_group, rho_of_pure
+from synth.concentrated import LARGEST, epsilon_of, rho_of_group, rho_of_pure
 from synth.plan import Pools
 from synth.rationals import MAX_EPSILON, MAX_RECORDS, decimal_down, exact
 from synth.tails import exp_up
 
-_MOST_RHO = 10**6  # that `epsilon_of` takes; above it zCDP says nothing that anybody wants
 _MOST_GROUP = 10**4  # of an epsilon, e^epsilon is computed: beyond it the delta of a group is 1 in earnest
 _rho_of_pure = lru_cache(1024)(rho_of_pure)  # the debits of a ledger have the same few epsilons
 
@@ -142,10 +141,10 @@ class Cost(NamedTuple):
         return epsilon if group_privacy(self.epsilon, self.delta, times)[1] <= delta else None
 
     def _by_rho(self, delta: Fraction, times: int) -> Fraction | None:
-        if self.rho > _MOST_RHO or (times > 1 and self.rho_delta > 0):
+        if self.rho > LARGEST or (times > 1 and self.rho_delta > 0):
             return None
         rho, rest = rho_of_group(self.rho, times), delta - self.rho_delta
-        if rho > _MOST_RHO or rest < 0 or (rest == 0 and rho > 0):
+        if rho > LARGEST or rest < 0 or (rest == 0 and rho > 0):
             return None
         return epsilon_of(rho, rest)
 

@@ -16,7 +16,9 @@ from typing import Any
 from synth.rationals import MAX_RECORDS, exact
 from synth.tails import Arithmetic, rigorous, upper_fraction
 
-_LARGEST = 10**6  # of rho and epsilon: e^epsilon has as many bits
+LARGEST = 10**6
+"""Of rho and epsilon: nobody wants such a guarantee."""
+
 LEAST_DELTA = Fraction(1, 2**128)
 """Smaller bounds of delta are rounded up to it: nobody needs their millions of digits."""
 
@@ -309,8 +311,8 @@ def _rho(rho: Fraction) -> Fraction:
 
 def _within(value: Fraction, name: str) -> Fraction:
     number = exact(value, name)
-    if not 0 <= number <= _LARGEST:
-        raise ValueError(f"{name} must be at least 0 and at most {_LARGEST:,}")
+    if not 0 <= number <= LARGEST:
+        raise ValueError(f"{name} must be at least 0 and at most {LARGEST:,}")
     return number
 
 
