@@ -521,6 +521,7 @@ def define(
         record=record,
         by_lot="record_range" in mechanism.settings,
         by_rho="rho" in mechanism.settings,
+        by_table="tables" in mechanism.settings,
         residents=population_in_words(population, protected=protected),
         policy=policy,
         secret=secret_in_words(policy),
