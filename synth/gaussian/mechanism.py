@@ -43,7 +43,6 @@ class Gaussian(Measuring):
     name = "gaussian"
     settings = frozenset({"tables", "delta", "rho"})
     chosen = False
-    words = "counts of confidential records in cells, to each of which random noise was added"
     delta_sharing = "There is nothing to share: the delta of the run is that of all {records} together."
     noise = GaussianParameters
 

@@ -44,6 +44,7 @@ class Measuring(Mechanism):
     """
 
     noise: type[Noise]
+    words = "counts of confidential records in cells, to each of which random noise was added"
 
     def calibrate(
         self,
@@ -164,7 +165,6 @@ class Geometric(Measuring):
 
     name = "geometric"
     settings = frozenset({"workplaces", "tables", "pure"})
-    words = "counts of confidential records in cells, to each of which random noise was added"
     delta_sharing = "There is nothing to share: no pool fails, delta is 0."
     noise = GeometricParameters
 
