@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -75,6 +76,11 @@ class Evidence:
         which = self.which[cells]
         return self.seen[cells].astype(np.int64), self.parameter[which], self.keep[which]
 
+    @cached_property
+    def _variance(self) -> Float64:
+        """The variance of noise of each kind."""
+        return np.array([noise_like(self.kind, number).variance for number in self.parameter.tolist()])
+
     def unbiased(
         self, table: Table, groups: NDArray[np.integer] | None = None
     ) -> tuple[Float64, Float64, Float64]:
@@ -97,8 +103,7 @@ class Evidence:
             cells = table.offsets[groups][:, np.newaxis] + np.arange(table.k[groups[0]])
         seen, parameter, keep = self.of(cells)
         if self.kind != URN:
-            variance = [noise_like(self.kind, number).variance for number in self.parameter.tolist()]
-            return seen.astype(np.float64), np.array(variance)[self.which[cells]], np.zeros(seen.shape)
+            return seen.astype(np.float64), self._variance[self.which[cells]], np.zeros(seen.shape)
         if groups is None:
             raise ValueError("draws from urns can be read by group only")
         total = table.n[groups] + (parameter * keep).sum(axis=1)
