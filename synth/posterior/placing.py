@@ -12,7 +12,7 @@ from synth._words import compiled as _compiled
 from synth.arrays import offsets_of
 from synth.posterior._gamma import gamma as _gamma
 from synth.posterior._gamma import log_rising as _log_rising
-from synth.posterior.evidence import URN, Counts, draw_counts, scratch_for
+from synth.posterior.evidence import GAUSSIAN, GEOMETRIC, Counts, draw_counts, scratch_for
 from synth.posterior.ties import draw_factors
 
 Float32 = NDArray[np.float32]
@@ -43,12 +43,14 @@ class Place(NamedTuple):
     ----------
     kind : int
     size : ndarray of int64, shape (n_groups,)
-        Of how many cells of each group there is evidence: of noisy counts all, of urns those drawn from.
+        Of how many cells of each group there is evidence of their own: those drawn from, or with a noisy count
+        above 0; with noise that is not geometric, all.
     observed : ndarray of int64, shape (n_groups, n_observed)
         These cells, rising.
     seen, parameter, retention : ndarray, shape (n_groups, n_observed)
-        Evidence of these (`synth.posterior.evidence.Evidence`). The other cells are one after them: nothing
-        was drawn of them, whatever their counts are.
+        Evidence of these (`synth.posterior.evidence.Evidence`). The other cells are one after them, as their
+        evidence is about their sum: nothing was drawn of them; or, where a noisy count is 0 or less, each job
+        is less likely by the same factor p, and negative binomial counts with the same odds add up to one.
     guess : ndarray of int64, shape (n_groups, n_observed)
         About what the counts are.
     n, rows : ndarray of int64, shape (n_groups,)
@@ -94,7 +96,7 @@ def place_of(
 ) -> Place:
     """Return a place, given evidence by group and cell, `cell` to `area`, and jobs and group of each row."""
     n = np.bincount(row_group, row_n).astype(np.int64)
-    shown = (evidence[0] > 0) | (kind != URN)
+    shown = (evidence[0] > 0) | (kind == GAUSSIAN)
     size = shown.sum(axis=1)
     kept = np.arange(size.max() + 1) < size[:, np.newaxis]
 
@@ -104,7 +106,8 @@ def place_of(
         return result
 
     cells = np.broadcast_to(np.arange(shown.shape[1]), shown.shape)
-    seen, parameter, retention, guess = map(observed, evidence, (0, 1, 1, 0))
+    others = 0, (evidence[1][0, 0] if kind == GEOMETRIC else 1), 1, 0
+    seen, parameter, retention, guess = map(observed, evidence, others)
     row = np.repeat(np.arange(row_n.size), row_n)
     slot = np.argsort(row_group[row], kind="stable")
     rows = np.bincount(row_group).astype(np.int64)
