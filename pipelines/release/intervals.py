@@ -36,9 +36,6 @@ AREAS_FILE, FLOWS_FILE = "areas.csv", "flows.csv"
 N_DRAWS = 19
 """Draws that a release carries: the fewest whose lowest and highest are ends of an interval of 90 %."""
 
-MOST_JOBS = 5_000_000
-"""Jobs of the largest release that carries draws: all of them are in memory at once, and drawn one by one."""
-
 DRAWS = tuple(f"draw_{number}" for number in range(1, N_DRAWS + 1))
 
 Int32 = NDArray[np.int32]
@@ -69,9 +66,8 @@ class TableDraws:
 
 
 def carries_draws(plan: ReleasePlan) -> bool:
-    """Say whether a release with the slots of a plan carries draws: of a mechanism of somebody else none."""
-    known = plan.measures or isinstance(plan.numeric.parameters, DirichletParameters)
-    return known and int(plan.pools.n.sum()) <= MOST_JOBS
+    """Say whether a release of a plan carries draws: of a mechanism of somebody else none."""
+    return plan.measures or isinstance(plan.numeric.parameters, DirichletParameters)
 
 
 def interval_tables(plan: ReleasePlan) -> tuple[Table, ...]:

@@ -574,7 +574,7 @@ STATES = "us-states"
 MARGIN = 1e-11
 """What is added to the chord of a distance (docs/formats.md)."""
 TABLES = ("blocks", "domains", "pools", "shares", "slots")
-DRAWS, MOST_DRAWN = 19, 5_000_000  # of every table in intervals.parquet, and jobs of a release that has it
+DRAWS = 19  # of every table in intervals.parquet
 AS_CSV = {"blocks": "plan/blocks.parquet", "names": "names.parquet"}
 """Tables that are there as CSV, too, where data are."""
 PLAN, CERTIFICATE = "odsynth plan 1.0", "odsynth certificate 1.0"
@@ -1558,7 +1558,7 @@ def check_names(folder: Path, plan: Plan) -> str:
     """Check that there are the files of such a release and no others."""
     due = {"README.md", "certificate.json", "certificate.schema.json", "MANIFEST.json", "SHA256SUMS"}
     due |= {"verify.py", "attackers.md", "details.md", "datapackage.json", "croissant.json"}
-    due |= {"dcat-ap.jsonld"}
+    due |= {"dcat-ap.jsonld", "intervals.parquet"}
     due |= {"plan/plan.json", *(f"plan/{name}.parquet" for name in TABLES)}
     geography = plan.config["geography"]
     shapes = [*geography["polygons"], *([] if geography["latitude"] else [{"level": geography["block"]}])]
@@ -1582,10 +1582,8 @@ def check_names(folder: Path, plan: Plan) -> str:
         due ^= {name, *(f"{name}/part-{i:06}.parquet" for i, _ in enumerate((folder / name).iterdir()))}
     optional = {"names.parquet", "accuracy.json", "dcat-us.json", "signing-key.pub", *SIGNATURES.values()}
     optional.add("corrections.json")
-    if drawn := sum(plan.slots["count"]) <= MOST_DRAWN:
-        due.add("intervals.parquet")
     if plan.config["release"]["csv"]:
-        due |= {"areas.csv", "flows.csv"} if drawn else set()
+        due |= {"areas.csv", "flows.csv"}
         due |= {f"{name}.csv" for name, path in AS_CSV.items() if (folder / path).is_file()}
     present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     other = sorted((present ^ due) - optional)
@@ -1629,8 +1627,6 @@ def check_csv(folder: Path) -> str:
 
 def check_intervals(folder: Path, plan: Plan) -> str:
     """Check the form of the draws of tables, and that each has all jobs of the release."""
-    if not (folder / "intervals.parquet").is_file():
-        return f"none: the release has more than {MOST_DRAWN:,} jobs"
     draws = [f"draw_{i + 1}" for i in range(DRAWS)]
     table = parquet(folder / "intervals.parquet", ["table", "home", "work", *plan.attributes, *draws])
     told = [plan.document["pooling"]["by"], *(t["by"] for t in plan.document["choices"]["tables"])]

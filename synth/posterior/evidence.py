@@ -65,7 +65,7 @@ class Evidence:
     keep: Float64
 
     @classmethod
-    def noise(cls, table: MeasuredTable, noisy: Int64) -> Evidence:
+    def noise(cls, table: MeasuredTable, noisy: NDArray[np.integer]) -> Evidence:
         """Return that of noisy counts, shape (n_cells,)."""
         first, fall = table.law
         kind, parameter = (GEOMETRIC, first) if fall == 1 else (GAUSSIAN, math.log(first))

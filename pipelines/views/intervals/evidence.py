@@ -33,6 +33,7 @@ from pipelines.views.release import Release
 from synth.arrays import find_keys
 from synth.dirichlet.parameters import DirichletParameters
 from synth.geometric.measured import JobGroups, MeasuredTable
+from synth.posterior.estimation import Cells
 from synth.posterior.evidence import URN, Evidence
 from synth.posterior.implicates import Areas, Attributes, BlockDraws, Implicates, Published
 from synth.posterior.learning import Counted, Factors, Pieces, learn_factors
@@ -42,6 +43,7 @@ Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
 _ROWS = 1 << 18  # of a data file that are in memory
+_CELLS = 1 << 24  # of measured tables that are read at once
 _WIDER = 1.5  # residents differ by attributes less evenly than proxy truth has it: found on two regions
 
 
@@ -77,22 +79,27 @@ class JobDraws:
         # Places: units of the model, parted where pools have different cells, or homes in different parts.
         shared = plan.pools.shared.any()
         level = min([plan.level, *([plan.pools.pooling.level] if shared else [])], key=levels.index)
-        pool = np.repeat(np.arange(plan.pools.n.size, dtype=np.int32), plan.pools.n)
+        # Of slots of a pool that are alike the first, and how many these are: a nation has few such runs.
+        _, times = slots.counted()
+        first = np.union1d(np.cumsum(times) - times, plan.pools.offsets[:-1])
+        times, alike = np.diff(np.append(first, len(slots))), slots.take(first)
+        pool = np.searchsorted(plan.pools.offsets, first, side="right").astype(np.int32) - 1
         domain = plan.numeric.pools.domain[pool].astype(np.int64)
-        unit = geography.unit_of(level, slots.work).astype(np.int64)
+        unit = geography.unit_of(level, alike.work).astype(np.int64)
         pairs, place = np.unique(unit * (domain.max() + 1) + domain, return_inverse=True)
         unit_of_place = (pairs // (domain.max() + 1)).astype(np.int32)
-        codes = [slots.attributes[name].astype(np.int64) for name in names]
-        key_of = np.stack([place, slots.work, pool, *codes])
+        codes = [alike.attributes[name].astype(np.int64) for name in names]
+        key_of = np.stack([place, alike.work, pool, *codes])
         order = np.lexsort(key_of[::-1])
         keys = key_of[:, order]
         start = np.flatnonzero(np.append(True, (np.diff(keys, axis=1) != 0).any(axis=0)))
-        head = order[start]
+        row = order[start]
+        head = first[row]
         self.work = slots.work[head]
         self.attributes = {name: slots.attributes[name][head] for name in names}
-        self.jobs = np.diff(np.append(start, order.size)).astype(np.int64)
+        self.jobs = np.add.reduceat(times[order], start)
 
-        tables, evidence, member = self._measured(release, pool, head)
+        tables, evidence, member = self._measured(release, pool[row], head)
         categories = {
             k: np.stack([slots.attributes[name][head][first] for name in choice.by]).astype(np.int64)
             for k, choice in enumerate(plan.choices.tables, 1)
@@ -123,12 +130,12 @@ class JobDraws:
             member.append(groups.find(slots.take(head)))
         # A table of whole places, for its cells: homes are told apart by unit.
         part = plan.numeric.domains.part[pairs % (domain.max() + 1)]
-        tables.append(_table(np.bincount(place), part, starts_of(self._unit_level), plan))
-        member.append(place[head].astype(np.int32))
+        tables.append(_table(np.bincount(place, times), part, starts_of(self._unit_level), plan))
+        member.append(place[row].astype(np.int32))
 
         above = levels[max(0, levels.index(level) - 1)]
         work_area = geography.unit_of(above, geography.starts(level)[unit_of_place]).astype(np.int64)
-        groups_of_jobs = JobGroups(self.jobs, place[head].astype(np.int32), np.stack(member).astype(np.int32))
+        groups_of_jobs = JobGroups(self.jobs, place[row].astype(np.int32), np.stack(member).astype(np.int32))
         published = Published(tables, evidence, groups_of_jobs)
         prior = _Prior(plan, level, unit_of_place, part).learned(published)
         areas = Areas(
@@ -194,21 +201,33 @@ class JobDraws:
         plan, numeric = self.plan, self.plan.numeric
         if not plan.measures:
             first = synth.Table(numeric.pools.n, numeric.pools.domain, numeric.domains)
-            return [first], [_drawn(release, plan, first)], [pool[head]]
+            return [first], [_drawn(release, plan, first)], [pool]
         missing = [name for name in measurement_files(plan)[0] if not (release.public / name).is_file()]
         if missing:
             rule = f"there is no {missing[0]}, the noisy counts that intervals are made from"
             raise PublicReleaseError(f"{release.public}: {rule}. Fix: {WHOLE_COPY}")
         layout = JobLayout(plan)
         try:
-            noisy = [counts[:] for counts in read_measurements(release.public, plan, layout)[0]]
+            stored = read_measurements(release.public, plan, layout)[0]
+            noisy = [_read_counts(plan, *part) for part in zip(stored, layout.tables, strict=True)]
         except FormError as error:
             raise not_as_released(release.public, error) from error
         tables: list[MeasuredTable] = list(layout.tables)
         slots = plan.pools.slots.take(head)
-        member = [pool[head], *(groups.find(slots) for groups in plan.secondary)]
+        member = [pool, *(groups.find(slots) for groups in plan.secondary)]
         evidence = [Evidence.noise(table, counts) for table, counts in zip(tables, noisy, strict=True)]
         return [*tables], evidence, member
+
+
+def _read_counts(plan: ReleasePlan, stored: Cells, table: MeasuredTable) -> NDArray[np.integer]:
+    """Return the noisy counts of a table, of which there may be hundreds of millions, as small as they may be."""
+    farthest = int(table.n.max()) + table.parameters.limit()
+    # Of estimated jobs nothing tells how far noisy counts may be from them.
+    kind = np.min_scalar_type(-1 - farthest) if plan.fills_slots else np.dtype(np.int64)
+    counts = np.empty(int(table.offsets[-1]), kind)
+    for begin in range(0, counts.size, _CELLS):
+        counts[begin : begin + _CELLS] = stored[begin : begin + _CELLS]
+    return counts
 
 
 def _measured_flows(

@@ -15,7 +15,6 @@ from pipelines.config.languages import ENGLISH
 from pipelines.plans.workload import Table
 from pipelines.release.intervals import (
     INTERVALS_FILE,
-    MOST_JOBS,
     N_DRAWS,
     carries_draws,
     estimates,
@@ -81,7 +80,7 @@ class PosteriorDraws:
         check_type(release, Release, "release", "open_release")
         self.release, self.path = release, release.public / INTERVALS_FILE
         if not carries_draws(release.plan):
-            rule = f"a release of more than {MOST_JOBS:,} jobs, or of another mechanism, carries no draws"
+            rule = "its mechanism neither measures tables nor is Dirichlet resampling, so it carries no draws"
             raise PublicReleaseError(f"{release.public}: {rule}. Fix: use its counts alone")
         if not release.has_draws:
             raise PublicReleaseError(f"{self.path}: there is no such file. Fix: {WHOLE_COPY}")

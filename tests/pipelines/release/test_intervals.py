@@ -150,10 +150,10 @@ def test_a_combination_is_told_by_a_table_by_all_of_it(small_release: Release) -
     assert told == [True, True, True, True, False]
 
 
-def test_a_release_of_too_many_jobs_carries_none(
+def test_a_release_of_a_mechanism_of_somebody_else_carries_none(
     small_config: Callable[..., pipelines.ReleaseConfig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.release.intervals.MOST_JOBS", 599)
+    monkeypatch.setattr("pipelines.release.intervals.DirichletParameters", type(None))
     release = pipelines.run(small_config())
     assert not (release.public / INTERVALS_FILE).exists()
     assert not (release.public / FLOWS_FILE).exists()
