@@ -530,18 +530,12 @@ function listen() {
     onScreen = null;
     document.body.classList.remove("report");
   };
-  const print = async () => {
-    toPaper();
-    await view?.whenDrawn();
-    view?.copyToPaper();
-    window.print();
-  };
   window.addEventListener("beforeprint", toPaper);
   window.addEventListener("afterprint", fromPaper);
-  byId("print").addEventListener("click", print);
+  byId("print").addEventListener("click", () => window.print());
   byId("report").addEventListener("click", () => {
     document.body.classList.add("report");
-    print();
+    window.print();
   });
   byId("fold").addEventListener("click", () => {
     const folded = document.body.classList.toggle("folded");

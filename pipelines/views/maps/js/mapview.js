@@ -272,50 +272,33 @@ export class MapView {
     });
   }
 
-  /** What is seen beside the legend and the names of zones. */
-  #seen() {
-    const { map } = this;
-    const { top, bottom, left, right } = paddingOf(this.data);
-    const { clientWidth, clientHeight } = map.getContainer();
-    const corners = [[left, clientHeight - bottom], [clientWidth - right, top]].map((corner) => map.unproject(corner));
-    return new maplibregl.LngLatBounds(...corners);
-  }
-
-  /** Draw the map for paper, which has another shape than the window, in the colours of now. */
+  /**
+   * Draw the map for paper in the colours of now: the whole region, or just what the window shows of it. More than that comes after
+   * some frames, and printing waits for none.
+   */
   toPaper() {
     const { map } = this;
     this.onScreen = this.camera;
-    const [extent, window] = [extentOf(this.data), map.getBounds()];
-    const whole = extent.every((corner) => window.contains(corner));
-    const bounds = whole ? extent : this.#seen();
+    const [extent, container] = [extentOf(this.data), map.getContainer()];
+    const whole = extent.every((corner) => map.getBounds().contains(corner));
+    const { clientWidth, clientHeight } = container;
+    if (!whole) container.style.setProperty("--shape", clientWidth / clientHeight);
     document.body.classList.add("printing");
     map.resize();
-    const legend = byId("legend").offsetWidth;
-    // Of a part of the map, names of zones need no room.
-    const padding = whole ? paddingOf(this.data, legend) : { top: 0, bottom: 0, left: legend + 10, right: 0 };
-    map.fitBounds(bounds, { animate: false, padding });
-    this.copyToPaper(whole ? null : window);
+    // The legend stands beside.
+    if (whole) map.fitBounds(extent, { animate: false, padding: paddingOf(this.data, 10) });
+    else map.jumpTo({ zoom: map.getZoom() + Math.log2(container.clientWidth / clientWidth) });
+    const drawn = map.redraw().getCanvas();
+    [this.paper.width, this.paper.height] = [drawn.width, drawn.height];
+    this.paper.getContext("2d").drawImage(drawn, 0, 0);
     // Paper is as wide as it happens to be: the bar of the scale has its part of it.
-    const bar = map.getContainer().querySelector(".maplibregl-ctrl-scale");
-    bar.style.width = `${(100 * bar.offsetWidth) / map.getContainer().clientWidth}%`;
-  }
-
-  /** Put the map as it is drawn by now on the paper; tiles beyond `bounds` come after some frames, and are left blank. */
-  copyToPaper(bounds = null) {
-    const [drawn, { paper, map }] = [this.map.redraw().getCanvas(), this];
-    [paper.width, paper.height] = [drawn.width, drawn.height];
-    const context = paper.getContext("2d");
-    if (bounds) {
-      const scale = drawn.width / map.getContainer().clientWidth;
-      const [{ x, y }, end] = [map.project(bounds.getNorthWest()), map.project(bounds.getSouthEast())];
-      context.rect(x * scale, y * scale, (end.x - x) * scale, (end.y - y) * scale);
-      context.clip();
-    }
-    context.drawImage(drawn, 0, 0);
+    const bar = container.querySelector(".maplibregl-ctrl-scale");
+    bar.style.width = `${(100 * bar.offsetWidth) / container.clientWidth}%`;
   }
 
   fromPaper() {
     document.body.classList.remove("printing");
+    this.map.getContainer().style.removeProperty("--shape");
     this.map.resize();
     this.map.jumpTo(this.onScreen).redraw();
   }

@@ -524,9 +524,11 @@ def test_paper(reader: Reader, mapped: Release, tmp_path: Path) -> None:
     assert len(reader.page.evaluate(PAPER_COLOURS).splitlines()) > 10  # a map, and not an empty sheet
     reader.page.emulate_media(media="print")
     assert reader.page.locator(".maplibregl-ctrl-compass").is_visible()
-    sheet, shown, copy = (reader.page.locator(name).bounding_box() for name in ("#panel", "main", "#paper"))
-    assert shown["width"] == copy["width"] == sheet["width"]  # its box is as wide as the page
-    assert shown["height"] == copy["height"]
+    sheet, shown, copy, legend = (
+        reader.page.locator(name).bounding_box() for name in ("#panel", "#map", "#paper", "#legend")
+    )
+    assert shown == copy  # the picture fills its box, and the legend stands beside
+    assert copy["x"] + copy["width"] < legend["x"] < sheet["x"] + 0.8 * sheet["width"]
     reader.page.emulate_media(media="screen")
     reader.still()
     reader.still()
