@@ -14,7 +14,7 @@ public model's level and of every level above it.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -109,17 +109,20 @@ _ROWS = 2**18  # of a row group
 
 
 def read_draws(
-    plan: ReleasePlan, table: Table, folder: Path, *, works: Sequence[str] | None = None
+    plan: ReleasePlan, table: Table, folder: Path, some: Sequence[Mapping[str, Sequence[str]]] = ({},)
 ) -> TableDraws:
-    """Return the draws of a table that a public folder carries; of some work areas, if their codes are given.
+    """Return the draws of a table that a public folder carries.
+
+    Each of `some` names codes of areas by ``home`` and ``work``, and means all areas of a side that it leaves
+    out. Cells that none of them means are left out.
 
     Raises
     ------
     FormError
         If there are codes or categories that the plan does not have.
     """
-    some = [] if works is None else [("work", "in", [*works])]
-    rows = pq.read_table(folder / INTERVALS_FILE, filters=[("table", "==", table.name), *some])
+    cells = [[("table", "==", table.name), *((side, "in", codes[side]) for side in codes)] for codes in some]
+    rows = pq.read_table(folder / INTERVALS_FILE, filters=cells)
     geography, categories = plan.geography, plan.pools.slots.categories
 
     def numbers(column: str, level: str) -> Int64:

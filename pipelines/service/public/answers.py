@@ -83,6 +83,29 @@ class Question:
     answer: Callable[[], Written]
 
 
+@dataclass(frozen=True)
+class PageQuestion:
+    """What a page asks, found and not answered yet."""
+
+    cost: int  # As of `Question`
+    answer: Callable[[], Response]
+
+
+async def answered_at_once(request: Request, find: Callable[[], PageQuestion]) -> Response:
+    """Answer the question of a page, which has few numbers whatever they cost, among the small ones."""
+    lanes: Lanes = request.app.state.lanes
+    found = await to_thread.run_sync(find, limiter=lanes.small)
+    _count(request, found.cost)
+    return await to_thread.run_sync(found.answer, limiter=lanes.small)
+
+
+def _count(request: Request, cost: int) -> str:
+    """Count what a question costs in requests, and return the address that asks."""
+    address = network(request.client.host if request.client else "")
+    request.app.state.limits.add("public", address, cost // _REQUEST)
+    return address
+
+
 async def answered(request: Request, find: Callable[[], Question | Response]) -> Response:
     """Answer a question in a thread: at once if it is small, else in turn, and sent while it is made.
 
@@ -94,8 +117,7 @@ async def answered(request: Request, find: Callable[[], Question | Response]) ->
     found = await to_thread.run_sync(find, limiter=lanes.small)
     if isinstance(found, Response):
         return found
-    address = network(request.client.host if request.client else "")
-    request.app.state.limits.add("public", address, found.cost // _REQUEST)
+    address = _count(request, found.cost)
     if found.cost > _SMALL:
         return _LargeAnswer(found.answer, lanes, address)
     made = await to_thread.run_sync(found.answer, limiter=lanes.small)
@@ -246,7 +268,7 @@ def flow_table(
     rows = _FlowRows(version, selection, places)
     table = Table(rows.schema, (), "flows", rows.head)
     if top is not None:
-        largest = version.largest_flows(selection, top)
+        (largest,) = version.largest_flows((selection, top))
         jobs = dict(zip(selection.question.attributes, largest.jobs.tolist(), strict=True))
         table.parts = [rows.part(largest.flows)]
         table.tail = {"returned": largest.flows.size, "matched": largest.number, "jobs": jobs}
@@ -351,7 +373,7 @@ class _FlowRows:
 
     def bounded(self, flows: Flows) -> Flows:
         """Return flows with their intervals."""
-        return with_bounds(flows, self._selection, self._draws)
+        return with_bounds([(self._selection, flows)], self._draws)[0]
 
     def lines(self, flows: Flows) -> NDArray[np.object_]:
         """Return lines from home to work; None where an end has no place, or both are the same."""

@@ -19,6 +19,7 @@ from pipelines.service.public.flow_queries import (
     select,
 )
 from pipelines.views.labels import named_area, singular
+from pipelines.views.release import Release
 
 NEAR = 5
 """Kilometres around an area, for the link to what is near."""
@@ -50,6 +51,33 @@ class AreaQuestion:
         return FlowQuestion(
             code["work"], code["home"], level["work"], level["home"], (self.attribute, *attributes)
         )
+
+
+@dataclass(frozen=True)
+class AreaSelections:
+    """What the answer to a question about an area is made of."""
+
+    question: AreaQuestion
+    flows: Selection  # From or to the areas at the other end
+    # Each added up to one number: all who work there, in every count, all who live there, and who does both
+    sums: dict[str, Selection]
+
+    @classmethod
+    def of(cls, release: Release, question: AreaQuestion) -> AreaSelections:
+        """Find what a question names."""
+        flows = select(release, question.flows())
+        counts = [count for count in release.counts if count != question.attribute]
+        totals = {
+            question.side: question.flows(attributes=counts),
+            question.other_side: question.flows(question.other_side),
+            "both": question.flows(*SIDES),
+        }
+        sums = {name: select(release, replace(total, sums=SIDES)) for name, total in totals.items()}
+        return cls(question, flows, sums)
+
+    def cost(self, version: OpenVersion) -> int:
+        """Return what the answer costs: as much as the dearest of its questions, as draws are read once."""
+        return max(version.cost(each, written=False) for each in (self.flows, *self.sums.values()))
 
 
 @dataclass(frozen=True)
@@ -102,13 +130,14 @@ class AreaAnswer:
         return any(number.bounds is not None for number in numbers)
 
     @classmethod
-    def of(cls, version: OpenVersion, question: AreaQuestion) -> AreaAnswer:
+    def of(cls, version: OpenVersion, asked: AreaSelections) -> AreaAnswer:
         """Ask, and put together."""
-        release, side, other = version.release, question.side, question.other_side
-        selection = select(release, question.flows())
-        largest = version.largest_flows(selection, _TOP)
-        counts = [count for count in release.counts if count != question.attribute]
-        every = _summed(version, question.flows(attributes=counts))
+        release, question, selection = version.release, asked.question, asked.flows
+        side, other = question.side, question.other_side
+        one_each = ((total, 1) for total in asked.sums.values())
+        largest, *sums = version.largest_flows((selection, _TOP), *one_each)
+        summed = dict(zip(asked.sums, sums, strict=True))
+        counts = summed[side].selection.question.attributes
         areas = version.areas(question.level).table
         unit = release.geography.find_unit(question.level, question.code)
         return cls(
@@ -117,16 +146,12 @@ class AreaAnswer:
             code=question.code,
             external=areas.column("external")[unit].as_py(),
             side=side,
-            numbers={
-                side: _number(every),
-                other: _number(_summed(version, question.flows(other))),
-                "both": _number(_summed(version, question.flows(*SIDES))),
-            },
+            numbers={name: _number(total) for name, total in summed.items()},
             n_areas=largest.number,
             other_level=selection.levels[other],
             other_word=singular(selection.levels[other]),
             flows=_rows(version, largest, other),
-            jobs=dict(zip((question.attribute, *counts), every.jobs.tolist(), strict=True)),
+            jobs=dict(zip(counts, summed[side].jobs.tolist(), strict=True)),
             about_intervals=about_bounds(selection, version.draws),
             csv=_csv(version, selection, largest.number),
             map=_map(version, question, selection.levels[other], f"{question.level}:{question.code}"),
@@ -134,13 +159,8 @@ class AreaAnswer:
         )
 
 
-def _summed(version: OpenVersion, question: FlowQuestion) -> LargestFlows:
-    """All flows of a question as one."""
-    return version.largest_flows(select(version.release, replace(question, sums=SIDES)), 1)
-
-
 def _number(summed: LargestFlows) -> Number:
-    return Number(int(summed.jobs[0]), _bounds(summed)[0] if summed.flows.size else None)
+    return Number(int(summed.jobs[0]), _bounds(summed)[0])
 
 
 def _bounds(largest: LargestFlows) -> list[tuple[int, int] | None]:

@@ -152,10 +152,11 @@ class OpenVersion:
         """Return what an answer with all areas of a level costs, in the same measure."""
         return self.release.geography.n_units(level) * _WRITTEN
 
-    def largest_flows(self, selection: Selection, top: int) -> LargestFlows:
-        """Return the largest flows, with their intervals."""
-        largest = largest_flows(self._tables, selection, top)
-        return replace(largest, flows=with_bounds(largest.flows, selection, self.draws))
+    def largest_flows(self, *asked: tuple[Selection, int]) -> list[LargestFlows]:
+        """Return so many of the largest flows of each of some questions, with their intervals."""
+        found = [largest_flows(self._tables, selection, top) for selection, top in asked]
+        bounded = with_bounds([(largest.selection, largest.flows) for largest in found], self.draws)
+        return [replace(largest, flows=flows) for largest, flows in zip(found, bounded, strict=True)]
 
     @cached_property
     def draws(self) -> PosteriorDraws | None:

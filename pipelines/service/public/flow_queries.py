@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal, TypeVar
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from pipelines.service.parameters import separated
@@ -23,7 +22,7 @@ from pipelines.service.public.flow_tables import FlowTable
 from pipelines.service.refusals import invalid, not_found
 from pipelines.service.store import ServiceError
 from pipelines.views.folder import PublicReleaseError
-from pipelines.views.intervals.reading import PosteriorDraws, coverage_words
+from pipelines.views.intervals.reading import Pairs, PosteriorDraws, coverage_words
 from pipelines.views.release import Release
 from pipelines.views.search import LIKE, areas_like, areas_named, find_areas
 
@@ -94,7 +93,7 @@ class Flows:
     """Some flows."""
 
     units: dict[Side, Int64]  # Of both sides; 0 where a side is a sum
-    counts: Int64  # At least one of a flow is above 0
+    counts: Int64  # At least one of a flow is above 0, unless it is the total
     # Intervals of the first count, where there are draws of the areas (`with_bounds`)
     bounds: tuple[Int64, Int64] | None = None
 
@@ -254,9 +253,7 @@ def flow_batches(
     order flows are, of which there are at most as many as blocks.
     """
     if selection.question.sums:
-        flows = _summed(_batches(tables, selection), selection)
-        if flows.size:
-            yield flows
+        yield _summed(_batches(tables, selection), selection)
     else:
         yield from _batches(tables, selection, after)
 
@@ -327,7 +324,7 @@ def _summed(batches: Iterator[Flows], selection: Selection) -> Flows:
         unit = np.zeros(flows.size, np.int64) if kept is None else flows.units[kept]
         for total, counts in zip(totals, flows.counts, strict=True):
             np.add.at(total, unit, counts)
-    nonzero = np.flatnonzero(totals.any(axis=0))
+    nonzero = np.flatnonzero(totals.any(axis=0)) if kept else np.zeros(1, np.intp)  # a total of 0 too
     units = {side: nonzero if side == kept else np.zeros_like(nonzero) for side in SIDES}
     return Flows(units, totals[:, nonzero])
 
@@ -386,16 +383,24 @@ def about_bounds(selection: Selection, draws: PosteriorDraws | None) -> str | No
     return draws.why_none(draws.attributes_of(selection.question.attributes[0]))
 
 
-def with_bounds(flows: Flows, selection: Selection, draws: PosteriorDraws | None) -> Flows:
-    """Return flows with the intervals of their first count."""
-    if draws is None or not has_bounds(selection, draws) or not flows.size:
-        return flows
-    areas = selection.areas("home"), selection.areas("work")
+def with_bounds(answers: Sequence[tuple[Selection, Flows]], draws: PosteriorDraws | None) -> list[Flows]:
+    """Return flows of some questions with the intervals of their first count: draws are read once for all."""
+    found = [flows for _, flows in answers]
+    if draws is None:
+        return found
+    asked: dict[int, Pairs] = {}
+    for number, (selection, flows) in enumerate(answers):
+        if flows.size and has_bounds(selection, draws):
+            areas = selection.areas("home"), selection.areas("work")
+            count = selection.question.attributes[0]
+            asked[number] = Pairs(flows.units["home"], flows.units["work"], *areas, (count,))
     try:
-        bounds = draws.between(pd.DataFrame(flows.units), *areas, selection.question.attributes[0])
+        intervals = draws.between_each([*asked.values()])
     except PublicReleaseError:  # a damaged file of draws is no reason to answer nothing, nor to show its path
-        return flows
-    return Flows(flows.units, flows.counts, bounds)
+        return found
+    for (number, pairs), bounds in zip(asked.items(), intervals, strict=True):
+        found[number] = replace(found[number], bounds=bounds[pairs.counts[0]])
+    return found
 
 
 @dataclass(frozen=True, eq=False)

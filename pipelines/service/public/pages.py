@@ -20,7 +20,8 @@ from pipelines.release.signing import PUBLIC_KEY
 from pipelines.service.caching import CONTENT, answer, tag
 from pipelines.service.parameters import Name, VersionName, latest_version
 from pipelines.service.public import downloads
-from pipelines.service.public.area_answers import NEAR, AreaAnswer, AreaQuestion
+from pipelines.service.public.answers import PageQuestion, answered_at_once
+from pipelines.service.public.area_answers import NEAR, AreaAnswer, AreaQuestion, AreaSelections
 from pipelines.service.public.catalog import Catalog, OpenVersion, Version, opened_version
 from pipelines.service.public.describing import Licence, Offer, cite, data_catalog, data_set
 from pipelines.service.public.flow_queries import ABOUT_INTERVALS, Side
@@ -256,7 +257,7 @@ def map_part(
 
 
 @_router.get("/releases/{name}/{version}/flows")
-def flows(
+async def flows(
     request: Request,
     name: Name,
     version: VersionName,
@@ -271,43 +272,53 @@ def flows(
     `kind` is the level of the area, if it is known.
     """
     catalog: Catalog = request.app.state.catalog
-    published = catalog.find_usable(name, version)
-    opened = catalog.opened(published)
-    release = opened.release
-    problem, answer, found = None, None, None
     asked = {"area": area.strip(), "kind": kind, "side": side, "level": level, "attribute": attribute}
-    if asked["area"]:
-        try:
-            known = kind and kind in release.kinds_of_areas and find_areas(release, kind, asked["area"])
-            found = Found([(kind, known[0])], 1, True, False) if known else search(release, asked["area"])
-            if found.sure:
-                (at, unit), *_ = found.areas
-                code = str(release.geography.codes(at)[unit])
-                answer = AreaAnswer.of(opened, AreaQuestion(at, code, side, level or None, attribute))
-                asked |= {"area": code, "kind": at}
-            elif not found.areas:
-                problem = _NOT_FOUND
-        except ServiceError as error:
-            if error.status not in (404, 422):
-                raise
-            problem = error.detail
-    return _page(
-        request,
-        "flows.html",
-        version=published,
-        levels=[(each, singular(each)) for each in release.kinds_of_areas],
-        counts=release.counts,
-        asked=asked,
-        answer=answer,
-        implicates=release.implicates,
-        problem=problem,
-        found=None if answer or problem else found,
-        matches=[_Match.of(release, *each) for each in found.areas] if found and not answer else [],
-        suggested=suggested_names(release),
-        others=_same_state(catalog, published),
-        about_intervals=ABOUT_INTERVALS,
-        near=NEAR,
-    )
+
+    def find() -> PageQuestion:
+        published = catalog.find_usable(name, version)
+        opened = catalog.opened(published)
+        release = opened.release
+        problem, selections, found = None, None, None
+        if asked["area"]:
+            try:
+                known = kind and kind in release.kinds_of_areas and find_areas(release, kind, asked["area"])
+                found = Found([(kind, known[0])], 1, True, False) if known else search(release, asked["area"])
+                if found.sure:
+                    (at, unit), *_ = found.areas
+                    code = str(release.geography.codes(at)[unit])
+                    selections = AreaSelections.of(
+                        release, AreaQuestion(at, code, side, level or None, attribute)
+                    )
+                    asked.update(area=code, kind=at)
+                elif not found.areas:
+                    problem = _NOT_FOUND
+            except ServiceError as error:
+                if error.status not in (404, 422):
+                    raise
+                problem = error.detail
+
+        def written() -> Response:
+            return _page(
+                request,
+                "flows.html",
+                version=published,
+                levels=[(each, singular(each)) for each in release.kinds_of_areas],
+                counts=release.counts,
+                asked=asked,
+                answer=selections and AreaAnswer.of(opened, selections),
+                implicates=release.implicates,
+                problem=problem,
+                found=None if selections or problem else found,
+                matches=[_Match.of(release, *each) for each in found.areas] if found else [],
+                suggested=suggested_names(release),
+                others=_same_state(catalog, published),
+                about_intervals=ABOUT_INTERVALS,
+                near=NEAR,
+            )
+
+        return PageQuestion(selections.cost(opened) if selections else 0, written)
+
+    return await answered_at_once(request, find)
 
 
 def _same_state(catalog: Catalog, published: Version) -> list[Version]:

@@ -10,12 +10,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from geo_data.arguments import check_type
+from geo_data.geography import Geography
 from geo_data.od_files import count_columns
 from pipelines.config.languages import ENGLISH
 from pipelines.plans.workload import Table
 from pipelines.release.intervals import (
     INTERVALS_FILE,
     N_DRAWS,
+    TableDraws,
     carries_draws,
     estimates,
     interval_ends,
@@ -51,12 +53,40 @@ class Cells:
 
 
 @dataclass(frozen=True, eq=False)
+class Pairs:
+    """Pairs of areas, and the counts of jobs between them whose intervals are asked for."""
+
+    home: Int64  # Numbers of their areas
+    work: Int64
+    home_areas: str | Int64  # As for `PosteriorDraws.between`
+    work_areas: str | Int64
+    counts: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class _Parts:
     """A table of a release whose cells are parts of those that are asked for."""
 
     table: Table
     home: Int64  # The area that is asked for, of each home area of the table; -1 for none
     work: Int64
+
+    def of(self, homes: Int64 | None, works: Int64 | None) -> _Parts:
+        """Return what it has of some areas; None is all."""
+        home, work = (
+            area if some is None else np.where(np.isin(area, some), area, -1)
+            for area, some in ((self.home, homes), (self.work, works))
+        )
+        return _Parts(self.table, home, work)
+
+    def codes(self, geography: Geography) -> dict[str, list[str]]:
+        """Return the codes of the areas of the table that it has, by side, where these are not all."""
+        sides = ("home", self.table.home, self.home), ("work", self.table.work, self.work)
+        return {
+            side: geography.codes(kind)[area >= 0].tolist()
+            for side, kind, area in sides
+            if kind is not None and (area < 0).any()
+        }
 
 
 class PosteriorDraws:
@@ -185,30 +215,46 @@ class PosteriorDraws:
     def between_counts(
         self, pairs: pd.DataFrame, home: str | Int64, work: str | Int64, counts: Iterable[str]
     ) -> dict[str, tuple[Int64, Int64]]:
-        """Return the intervals of several counts of pairs of areas, each as `between` does.
-
-        Draws are read once for all categories of an attribute.
-        """
+        """Return the intervals of several counts of pairs of areas, each as `between` does."""
         if isinstance(home, str) and isinstance(work, str):
             pairs = with_units(pairs, self.release.geography, home, work)
         homes, works = (pairs[side].to_numpy().astype(np.int64) for side in ("home", "work"))
-        wide = int(np.append(self._of_blocks(home, "homes"), homes).max()) + 1
-        key = works * wide + homes
+        return self.between_each([Pairs(homes, works, home, work, tuple(counts))])[0]
+
+    def between_each(self, asked: Sequence[Pairs]) -> list[dict[str, tuple[Int64, Int64]]]:
+        """Return the intervals of the counts of each of several questions; draws of a table are read once.
+
+        To read them takes far longer than to add them up.
+        """
+        sought: dict[Table, list[tuple[int, tuple[str, ...], _Parts]]] = {}
+        for number, pairs in enumerate(asked):
+            homes, works = np.unique(pairs.home), np.unique(pairs.work)
+            for names in dict.fromkeys(map(self.attributes_of, pairs.counts)):
+                parts = self._sought(pairs.home_areas, pairs.work_areas, names).of(homes, works)
+                sought.setdefault(parts.table, []).append((number, names, parts))
+        ends: list[dict[str, tuple[Int64, Int64]]] = [{} for _ in asked]
+        for several in sought.values():
+            read = self._read([parts for *_, parts in several])
+            for number, names, parts in several:
+                ends[number] |= self._ends(asked[number], names, self._added_up(read, parts, names))
+        return [{count: ends[i][count] for count in pairs.counts} for i, pairs in enumerate(asked)]
+
+    def _ends(self, pairs: Pairs, names: tuple[str, ...], cells: Cells) -> dict[str, tuple[Int64, Int64]]:
+        """Return the intervals of the counts by attributes, from cells with all that pairs have of these."""
+        wide = int(np.append(cells.home, pairs.home).max(initial=0)) + 1
+        key, cell = pairs.work * wide + pairs.home, cells.work * wide + cells.home
         order = np.argsort(key)
-        ends = {count: (np.zeros(key.size, np.int64), np.zeros(key.size, np.int64)) for count in counts}
-        tables: dict[tuple[str, ...], list[str]] = {}
-        for count in ends:
-            tables.setdefault(self.attributes_of(count), []).append(count)
-        for names, columns in tables.items():
-            cells = self.cells(home, work, names, homes=np.unique(homes), works=np.unique(works))
-            cell = cells.work * wide + cells.home
-            row = order[np.minimum(np.searchsorted(key, cell, sorter=order), max(key.size - 1, 0))]
-            same = key[row] == cell
-            for count in columns:
-                code = self._columns[names[0]].index(count) if names else None
-                of_count = same if code is None else same & (cells.categories[0] == code)
-                low, high = ends[count]
-                low[row[of_count]], high[row[of_count]] = interval_ends(cells.counts[:, of_count])
+        row = order[np.minimum(np.searchsorted(key, cell, sorter=order), max(key.size - 1, 0))]
+        same = key[row] == cell
+        ends = {}
+        for count in pairs.counts:
+            if self.attributes_of(count) != names:
+                continue
+            code = self._columns[names[0]].index(count) if names else None
+            of_count = same if code is None else same & (cells.categories[0] == code)
+            low, high = np.zeros(key.size, np.int64), np.zeros(key.size, np.int64)
+            low[row[of_count]], high[row[of_count]] = interval_ends(cells.counts[:, of_count])
+            ends[count] = low, high
         return ends
 
     def cells(
@@ -233,34 +279,39 @@ class PosteriorDraws:
         -------
         Cells
         """
-        home_area, work_area = self._of_blocks(home, "homes"), self._of_blocks(work, "workplaces")
+        parts = self._sought(home, work, attributes).of(homes, works)
+        return self._added_up(self._read([parts]), parts, attributes)
+
+    def _sought(self, home: Areas, work: Areas | None, attributes: Sequence[str]) -> _Parts:
+        """Return the first table with parts of what is asked for, which there must be."""
         categories = self.release.categories
         if unknown := [name for name in attributes if name not in categories]:
             present = ", ".join(categories) or "none"
             raise PublicReleaseError(f"the release has no attribute {unknown[0]}; it has: {present}")
-        parts = self._parts(home_area, work_area, attributes, needs_work=work is not None)
+        sides = self._of_blocks(home, "homes"), self._of_blocks(work, "workplaces")
+        parts = self._parts(*sides, attributes, needs_work=work is not None)
         if parts is None:
             fix = f"ask for areas made of whole areas of these tables: {self.names}"
             if not self.release.plan.tells_homes_by(attributes):
                 fix = "count rows of synthetic workers (Release.flows), which have no intervals"
             raise PublicReleaseError(f"{self.path}: {self.why_none(attributes)} Fix: {fix}")
-        of_home, of_work = (
-            of_part if some is None else np.where(np.isin(of_part, some), of_part, -1)
-            for of_part, some in ((parts.home, homes), (parts.work, works))
-        )
-        table = parts.table
-        codes = None
-        if table.work is not None and (of_work < 0).any():
-            codes = self.release.geography.codes(table.work)[of_work >= 0].tolist()
+        return parts
+
+    def _read(self, several: Sequence[_Parts]) -> TableDraws:
+        """Read what parts of one table need."""
+        some = [parts.codes(self.release.geography) for parts in several]
         with blame_release(self.path):
-            read = read_draws(self.release.plan, table, self.release.public, works=codes)
-        shape = [int(work_area.max()) + 1, *(len(categories[name]) for name in attributes)]
-        key = of_work[np.zeros_like(read.home) if read.work is None else read.work]
-        kept = (key >= 0) & (of_home[read.home] >= 0)
-        for name, width in zip(attributes, shape[1:], strict=True):
-            key = key * width + read.categories[table.attributes.index(name)]
-        shape.append(int(home_area.max()) + 1)
-        key = (key * shape[-1] + of_home[read.home])[kept]
+            return read_draws(self.release.plan, several[0].table, self.release.public, some)
+
+    def _added_up(self, read: TableDraws, parts: _Parts, attributes: Sequence[str]) -> Cells:
+        """Add up draws of parts to the cells that are asked for."""
+        widths = [len(self.release.categories[name]) for name in attributes]
+        shape = [int(parts.work.max(initial=0)) + 1, *widths, int(parts.home.max(initial=0)) + 1]
+        key = parts.work[np.zeros_like(read.home) if read.work is None else read.work]
+        kept = (key >= 0) & (parts.home[read.home] >= 0)
+        for name, width in zip(attributes, widths, strict=True):
+            key = key * width + read.categories[read.table.attributes.index(name)]
+        key = (key * shape[-1] + parts.home[read.home])[kept]
         order = np.argsort(key, kind="stable")
         distinct, first = np.unique(key[order], return_index=True)
         counts = np.zeros((self.draws, 0), np.int64)

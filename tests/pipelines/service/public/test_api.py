@@ -190,6 +190,22 @@ def test_a_large_answer_waits_for_another_of_its_address_and_for_nobody_else(
         assert other.get(small).status_code == 200
 
 
+def test_an_answer_page_counts_as_many_requests_as_it_costs(
+    service_state: Path, make_app: MakeApp, page: str, base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And is made at once: it waits for no large answer of its address."""
+    monkeypatch.setattr(answers, "_SMALL", 0)
+    with TestClient(make_app(service_state, LIMITS__PUBLIC="100/hour")) as client:
+        code = client.get(f"{base}/areas?level=cty").json()["areas"][0]["code"]
+        assert client.portal is not None
+        client.portal.call(client.app.state.lanes.turn("testclient").acquire)  # type: ignore[attr-defined]
+        assert client.get(f"{page}/flows?area={code}").status_code == 200
+        monkeypatch.setattr(answers, "_REQUEST", 1)
+        assert client.get(f"{page}/flows?area=nowhere").status_code == 200
+        assert client.get(f"{page}/flows?area={code}").status_code == 200
+        assert client.get(f"{page}/flows?area=nowhere").status_code == 429
+
+
 def test_pages_together_are_the_whole(client: TestClient, base: str) -> None:
     county = client.get(f"{base}/areas?level=cty").json()["areas"][1]["code"]
     for query, key in (

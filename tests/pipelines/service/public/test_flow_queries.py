@@ -214,6 +214,13 @@ def test_sums_over_sides(crossed: Release, folder: Path) -> None:
         assert all_rows(crossed, folder, FlowQuestion(**asked, sums=sums)) == mine
         said = largest_flows(FlowTables(folder), select(crossed, FlowQuestion(**asked, sums=sums)), 1)
         assert rows_of(said.flows) == [max(mine, key=lambda row: row[2])]
+    nobody = next(
+        FlowQuestion(work=(work,), home=(home,), sums=("work", "home"))
+        for work in crossed.geography.codes("trct")
+        for home in crossed.geography.codes("trct")
+        if not all_rows(crossed, folder, FlowQuestion(work=(work,), home=(home,)))
+    )
+    assert all_rows(crossed, folder, nobody) == [(0, 0, 0)], "a total has a row, of nobody too"
 
 
 def test_areas_have_names(crossed: Release, folder: Path) -> None:
@@ -343,7 +350,7 @@ def test_areas_across_have_intervals_if_they_are_made_of_areas_of_a_table(
     for home in ("town", "strip"):
         selection = select(crossed, FlowQuestion(work_level="cty", home_level=home))
         units = {"work": np.array([0, 1]), "home": np.array([0, 1])}
-        found = with_bounds(Flows(units, np.ones((1, 2), int)), selection, draws)
+        (found,) = with_bounds([(selection, Flows(units, np.ones((1, 2), int)))], draws)
         assert (found.bounds is None) == (home == "strip")
         if found.bounds is not None:
             pairs = [(geography.codes("cty")[i], f"t{i + 1}") for i in range(2)]

@@ -21,10 +21,11 @@ from pipelines import PublicReleaseError, Release
 from pipelines.cli.main import main
 from pipelines.config.languages import ENGLISH
 from pipelines.drawing.estimating import PublicModel
-from pipelines.release.intervals import N_DRAWS
+from pipelines.release.intervals import N_DRAWS, read_draws
 from pipelines.release.pages import phrases
+from pipelines.views.intervals import reading
 from pipelines.views.intervals.evidence import _drawn, _Prior
-from pipelines.views.intervals.reading import coverage_words
+from pipelines.views.intervals.reading import Pairs, coverage_words
 from pipelines.views.key_figures import key_figures
 from pipelines.views.maps.payload import make_payload
 from synth.geometric.measured import JobGroups
@@ -121,6 +122,37 @@ def test_any_sum_of_areas_is_a_sum_in_every_draw(opened: pipelines.PosteriorDraw
     assert np.allclose(intervals["estimate"], drawn.mean(axis=1), atol=0.051)
     half = dict.fromkeys(tracts.tolist()[:2], "one")
     assert opened.flows(half, None)["home"].tolist() == ["one"], "units without an area are left out"
+
+
+def test_several_questions_read_the_draws_of_a_table_once(
+    opened: pipelines.PosteriorDraws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And each has the intervals that it has alone: from a place, to it, in it, and of all together."""
+    geography = opened.release.geography
+    tracts = geography.units_of_blocks("trct").astype(np.int64)
+    flows = opened.release.unit_flows("trct", "trct").head(40)
+    homes, works = (flows[side].to_numpy().astype(np.int64) for side in ("home", "work"))
+    here, there, none = tracts == 1, tracts == 2, np.zeros(1, np.int64)
+    asked = [
+        Pairs(homes, works, tracts, tracts, ("S000",)),
+        Pairs(homes, works, "trct", "cty", ("S000",)),
+        *(
+            Pairs(none, none, np.where(home, 0, -1), np.where(work, 0, -1), ("S000",))
+            for home, work in ((here, there), (here, here | ~here), (here | ~here, here))
+        ),
+    ]
+    alone = [opened.between_each([pairs])[0]["S000"] for pairs in asked]
+    read: list[str] = []
+    monkeypatch.setattr(
+        reading, "read_draws", lambda *given: read.append(given[1].name) or read_draws(*given)
+    )
+    for ends, expected in zip(opened.between_each(asked), alone, strict=True):
+        assert np.array_equal(ends["S000"], expected)
+    assert read == ["trct to trct"]
+    everything = opened.flows("trct", "trct").set_index(["home", "work"])[["low", "high"]]
+    codes = geography.codes("trct")
+    pairs = pd.MultiIndex.from_arrays([codes[homes], codes[works]])
+    assert np.array_equal(np.transpose(alone[0]), everything.reindex(pairs, fill_value=0).to_numpy())
 
 
 def test_tables_of_areas_and_flows_are_those_of_the_draws(
