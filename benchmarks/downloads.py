@@ -1,14 +1,14 @@
 """Large downloads beside small questions: how long a visitor waits meanwhile, and what memory it takes.
 
-Usage: python benchmarks/downloads.py OUT [--before REVISION] [--page benchmarks/downloads.md]
+Usage: python benchmarks/downloads.py CONFIG [--before REVISION] [--page benchmarks/downloads.md]
 
-OUT is the folder of a release that is fit for publication, with the draws of `odsynth intervals` in it, so
-that flows have intervals. It is published into a temporary folder, and the service is started on it as a
-process of its own, on one processor; its clients have the others. Each client has an address of its own.
-Those who download ask for a whole table again as soon as they have it. Beside them one visitor asks for the
-largest flows of tracts and block groups, and another for those of counties and external zones, one question
-after the other, no two of them the same. With --before the same is measured of that revision of the program,
-too. Takes about four minutes for each.
+CONFIG is the configuration of a release that is fit for publication. The release is made and published into
+a temporary folder, and the service is started on it as a process of its own, on one processor; its clients
+have the others. Each client has an address of its own. Those who download ask for a whole table again as soon
+as they have it. Beside them one visitor asks for the largest flows of tracts and block groups, one for those
+of counties and external zones, and one for answer pages of the site about areas of all these and towns, one
+question after the other, no two of them the same. With --before the same is measured of that revision of the
+program, too, with the release that it makes. Takes about five minutes for each.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 
 import click
 import report
-from checkouts import checkout
+from checkouts import ROOT, checkout, publish, releases
 from service import Service, Timed, get, questions, service
 
 import pipelines
@@ -33,34 +33,39 @@ from pipelines.views.release import Release
 
 COMMAND = "python benchmarks/downloads.py"
 SECONDS, REST = 40, 30
-PAUSES = 0.1, 2.0  # of the visitors after an answer
+PAUSES = {"small questions": 0.1, "counties": 2.0, "answer pages": 1.0}  # of visitors after an answer
 
 
 @dataclass
 class Visit:
     """What those saw who asked at the same time: seconds of each answer."""
 
-    small: list[float] = field(default_factory=list)
-    county: list[float] = field(default_factory=list)
+    waited: dict[str, list[float]]  # By who asks
     whole: list[float] = field(default_factory=list)  # tables
     statuses: set[int] = field(default_factory=set)
 
 
 @click.command()
-@click.argument("out", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("config", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--before", metavar="REVISION", help="Also measure that revision of the program.")
 @click.option("--page", type=click.Path(path_type=Path, exists=True), help="Also fill its section.")
-def main(out: Path, before: str | None, page: Path | None) -> None:
+def main(config: Path, before: str | None, page: Path | None) -> None:
     """Measure, print, and fill the page."""
     load, cores = os.getloadavg()[0], sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, cores[1:] or cores)
-    release = pipelines.open_release(out / "public")
     columns: dict[str, dict[str, str]] = {}
-    for revision in (before, None) if before else (None,):
-        with checkout(revision) as program:
-            columns[f"{before} before" if revision else "now"] = measured(out, release, cores[0], program)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (ours,) = releases(ROOT, [config], folder / "now")
+        opened = pipelines.open_release(ours / "public")
+        if before is not None:
+            with checkout(before) as program:
+                (theirs,) = releases(program, [config], folder / "before")
+                os.sched_setaffinity(0, cores[1:] or cores)
+                columns[f"{before} before"] = measured(theirs, opened, cores[0], program)
+        os.sched_setaffinity(0, cores[1:] or cores)
+        columns["now"] = measured(ours, opened, cores[0], ROOT)
     rows = [[what, *(column[what] for column in columns.values())] for what in columns["now"]]
-    name, jobs = release.certificate.release.name, release.certificate.totals.records
+    name, jobs = opened.certificate.release.name, opened.certificate.totals.records
     about = (
         f"{name}, {jobs:,} jobs, with draws; {len(cores)} processors, of which the service uses one; at the "
         f"beginning other programs were a load of {load:.1f}."
@@ -71,36 +76,38 @@ def main(out: Path, before: str | None, page: Path | None) -> None:
         report.fill(page, COMMAND, text)
 
 
-def measured(out: Path, release: Release, core: int, program: Path | None) -> dict[str, str]:
-    """What is measured of a program."""
+def measured(out: Path, opened: Release, core: int, program: Path) -> dict[str, str]:
+    """What is measured of a program, with a release that it made."""
     rows: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        version = pipelines.publish(out, folder / "state" / "published")
-        base = f"/api/v1/releases/{version.name}/{version.version}"
-        block, group = release.geography.block_level, release.levels[-2]
-        small, counties = (
-            [base + each for each in questions(release, levels)]
-            for levels in (release.levels[-3:-1], release.levels[1:2])
-        )
-        for asked in (small, counties):
-            random.Random(0).shuffle(asked)
+        place = folder / "state" / "published"
+        publish(program, out, place, "1")
+        page = f"/releases/{next(place.iterdir()).name}/1"
+        base = f"/api/v1{page}"
+        block, group = opened.geography.block_level, opened.levels[-2]
+        small = [base + each for each in questions(opened, opened.levels[-3:-1])]
+        asked = {
+            "small questions": small,
+            "counties": [base + each for each in questions(opened, opened.levels[1:2])],
+            "answer pages": [page + each for each in pages(opened)],
+        }
+        for several in asked.values():
+            random.Random(0).shuffle(several)
         tables = (
             (4, f"{group} to {group}", f"{base}/flows?work_level={group}&home_level={group}&format=csv"),
             (12, f"{group} to {block}", f"{base}/flows?work_level={block}&home_level={group}&format=csv"),
         )
         with service(folder, core, program) as running:
             running.wait_for(small[0])
-            visit(running, small, counties, None, 0, seconds=5)  # opens files
-            alone = visit(running, small, counties, None, 0)
-            rows["nobody else: small questions"] = f"{Timed(alone.small)}"
-            rows["nobody else: counties"] = f"{Timed(alone.county)}"
+            visit(running, asked, None, 0, seconds=5)  # opens files
+            alone = visit(running, asked, None, 0)
+            rows |= {f"nobody else: {what}": f"{Timed(waited)}" for what, waited in alone.waited.items()}
             rows["nobody else: memory"] = f"{running.megabytes:.0f} MB"
             for clients, title, path in tables:
-                seen = visit(running, small, counties, path, clients)
+                seen = visit(running, asked, path, clients)
                 who = f"{clients} download {title}"
-                rows[f"{who}: small questions"] = f"{Timed(seen.small)}"
-                rows[f"{who}: counties"] = f"{Timed(seen.county)}"
+                rows |= {f"{who}: {what}": f"{Timed(waited)}" for what, waited in seen.waited.items()}
                 rows[f"{who}: downloads that ended"] = f"{len(seen.whole)}"
                 rows[f"{who}: most memory so far"] = f"{running.most_megabytes:.0f} MB"
                 time.sleep(REST)
@@ -108,27 +115,30 @@ def measured(out: Path, release: Release, core: int, program: Path | None) -> di
     return rows
 
 
+def pages(opened: Release) -> list[str]:
+    """Answer pages about areas of every kind but states and blocks, on both sides."""
+    kinds = [*opened.levels[1:-1], *opened.geography.non_nesting_areas]
+    codes = [(kind, code) for kind in kinds for code in opened.geography.codes(kind)]
+    return [
+        f"/flows?kind={kind}&area={code}&side={side}" for kind, code in codes for side in ("work", "home")
+    ]
+
+
 def visit(
-    running: Service,
-    small: list[str],
-    counties: list[str],
-    path: str | None,
-    clients: int,
-    *,
-    seconds: float = SECONDS,
+    running: Service, asked: dict[str, list[str]], path: str | None, clients: int, *, seconds: float = SECONDS
 ) -> Visit:
     """Ask for a while, beside clients who download."""
-    seen, end = Visit(), time.monotonic() + seconds
+    seen, end = Visit({what: [] for what in asked}), time.monotonic() + seconds
 
-    def ask(questions: list[str], waited: list[float], pause: float) -> None:
-        connection = HTTPConnection("127.0.0.1", running.port)
-        for question in itertools.cycle(questions):
+    def ask(what: str) -> None:
+        connection, waited = HTTPConnection("127.0.0.1", running.port), seen.waited[what]
+        for question in itertools.cycle(asked[what]):
             if time.monotonic() > end:
                 return
             begun = time.perf_counter()
             seen.statuses.add(get(connection, question)[0])
             waited.append(time.perf_counter() - begun)
-            time.sleep(pause)
+            time.sleep(PAUSES[what])
 
     def download(number: int) -> None:
         while time.monotonic() < end:
@@ -146,10 +156,7 @@ def visit(
             connection.close()
 
     threads = [threading.Thread(target=download, args=(number,)) for number in range(clients)]
-    threads += [
-        threading.Thread(target=ask, args=arguments)
-        for arguments in zip((small, counties), (seen.small, seen.county), PAUSES, strict=True)
-    ]
+    threads += [threading.Thread(target=ask, args=(what,)) for what in asked]
     for thread in threads:
         thread.start()
     for thread in threads:

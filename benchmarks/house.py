@@ -15,16 +15,16 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
 import report
+from checkouts import ROOT, checkout
 from processes import completed, measured
 
 COMMAND = "python benchmarks/house.py"
-ROOT = Path(__file__).parent.parent
 PACKAGES = ("synth", "geo_data", "pipelines")
 TURNS = 5
 MAKE = f"make -n -o lint BIN={Path(sys.executable).parent}"  # what the Makefile of a commit would do
@@ -39,8 +39,8 @@ MAKE = f"make -n -o lint BIN={Path(sys.executable).parent}"  # what the Makefile
 def main(before: str, after: str, times: bool, tests: bool, page: Path | None) -> None:
     """Count, time, print, and fill the page."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    with tempfile.TemporaryDirectory() as folder:
-        checkouts = [checkout(commit, Path(folder) / name) for commit, name in ((before, "b"), (after, "a"))]
+    with ExitStack() as stack:
+        checkouts = [stack.enter_context(checkout(commit)) for commit in (before, after)]
         sizes = [size(path) for path in checkouts]
         text = table(sizes)
         if times or tests:
@@ -48,16 +48,6 @@ def main(before: str, after: str, times: bool, tests: bool, page: Path | None) -
     print(text)
     if page is not None:
         report.fill(page, COMMAND, f"{report.this_machine()}\n\n{text}")
-
-
-def checkout(commit: str, folder: Path) -> Path:
-    """Check a commit out, with what is not in git and releases need: its version and the library of maps."""
-    git = ["git", "-c", "advice.detachedHead=false"]
-    subprocess.run([*git, "clone", "-q", "--shared", str(ROOT), str(folder)], check=True)
-    subprocess.run([*git, "checkout", "-q", "--detach", commit], cwd=folder, check=True)
-    for name in ("pipelines/_version.py", "pipelines/views/maps/vendor"):
-        subprocess.run(["cp", "-R", str(ROOT / name), str((folder / name).parent)], check=True)
-    return folder
 
 
 def size(root: Path) -> Counter[str]:

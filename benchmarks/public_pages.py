@@ -13,14 +13,12 @@ the browser is a headless chromium.
 from __future__ import annotations
 
 import io
-import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,6 +26,7 @@ from urllib.parse import urlsplit
 
 import click
 from browser import fetch_axe, launch, violations
+from checkouts import ROOT, environment, odsynth, publish
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
@@ -91,24 +90,19 @@ def main(outs: tuple[Path, ...], images: Path | None) -> None:
 
 
 @contextmanager
-def published(
-    folder: Path, outs: tuple[Path, ...], program: Path | None = None
-) -> Iterator[tuple[str, Catalog]]:
-    """A service of this program, or of another checkout, with these releases: address, and what it has."""
+def published(folder: Path, outs: Sequence[Path], program: Path = ROOT) -> Iterator[tuple[str, Catalog]]:
+    """A service of a program, by default this one, with releases that it made: address, and what it has."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
     (folder / "service.toml").write_text(CONFIG.format(port=port), encoding="utf-8")
     settings = load_settings(folder / "service.toml", {})
     for number, out in enumerate(outs, 1):
-        pipelines.publish(out, settings.releases, version=f"2026.{number}")
+        publish(program, out, settings.releases, f"2026.{number}")
         time.sleep(1)  # the order of publications is that of their seconds
     # In a process of its own: here `limits` is another program of this folder, not the library.
-    command = [sys.executable, "-m", "pipelines.cli", "serve", str(folder / "service.toml")]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("ODSYNTH_")}
-    if program is not None:
-        environment["PYTHONPATH"] = str(program)  # before what is installed
-    process = subprocess.Popen(command, env=environment, cwd=program)
+    command = odsynth(program, "serve", folder / "service.toml")
+    process = subprocess.Popen(command, env=environment(), cwd=program)
     try:
         catalog = Catalog(settings)
         for version in catalog.versions():

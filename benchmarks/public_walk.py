@@ -1,13 +1,13 @@
 """A newcomer's walk through the ten commonest questions about commuting, counted in clicks.
 
-Usage: python benchmarks/public_walk.py OLDER OUT [--before REVISION] [--page benchmarks/public_walk.md]
+Usage: python benchmarks/public_walk.py OLDER NEWER [--before REVISION] [--page benchmarks/public_walk.md]
 
-OLDER and OUT are folders of releases of Rhode Island, of two years, that are fit for publication. They are
-published into a temporary folder and the service is started on it; with --before also by that revision of the
-program, built in a checkout of its own. For each question the newcomer begins at the home page, on a laptop
-and on a phone, and types names of towns as people do. Whoever does not see a town in a list types more of its
-name. A click is a press of a link, a button, a field or an area of a list. The answer must be in the page,
-else the walk is an error.
+OLDER and NEWER are configurations of releases of Rhode Island, of two years, that are fit for publication.
+The releases are made and published into a temporary folder, and the service is started on it; with --before
+also by that revision of the program, built in a checkout of its own. For each question the newcomer begins at
+the home page, on a laptop and on a phone, and types names of towns as people do. Whoever does not see a town
+in a list types more of its name. A click is a press of a link, a button, a field or an area of a list. The
+answer must be in the page, else the walk is an error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 import click
 import report
 from browser import IDLE, launch
-from checkouts import checkout
+from checkouts import checkout, releases
 from playwright.sync_api import Browser, Locator, Page, sync_playwright
 from public_pages import SIZES, published
 
@@ -106,95 +106,95 @@ class Newcomer:
         return round(number.evaluate("(e) => e.getBoundingClientRect().top + scrollY"))
 
 
-def residents_work(one: Newcomer) -> None:
-    one.ask(RESIDENTS, "Providence city")
-    one.sees("Providence city.*4400759000 [0-9,]+ [0-9]+")
+def residents_work(newcomer: Newcomer) -> None:
+    newcomer.ask(RESIDENTS, "Providence city")
+    newcomer.sees("Providence city.*4400759000 [0-9,]+ [0-9]+")
 
 
-def workers_live(one: Newcomer) -> None:
-    one.ask(WORKERS, "Warwick city")
-    one.sees("Warwick city.*4400374300 [0-9,]+ [0-9]+")
+def workers_live(newcomer: Newcomer) -> None:
+    newcomer.ask(WORKERS, "Warwick city")
+    newcomer.sees("Warwick city.*4400374300 [0-9,]+ [0-9]+")
 
 
-def in_and_out(one: Newcomer) -> None:
-    if one.is_now:
-        one.ask(WORKERS, "Cranston city")
+def in_and_out(newcomer: Newcomer) -> None:
+    if newcomer.is_now:
+        newcomer.ask(WORKERS, "Cranston city")
     else:
-        one.open_map()
-        one.find("Cranston city")
-    one.sees("(?i)come (here )?to work|come")
+        newcomer.open_map()
+        newcomer.find("Cranston city")
+    newcomer.sees("(?i)come (here to work|from elsewhere) [0-9,]+.* leave (to|for) work elsewhere [0-9,]+")
 
 
-def distance_and_direction(one: Newcomer) -> None:
-    if one.is_now:
-        one.ask(RESIDENTS, "Providence city")
-        one.open_map()
+def distance_and_direction(newcomer: Newcomer) -> None:
+    if newcomer.is_now:
+        newcomer.ask(RESIDENTS, "Providence city")
+        newcomer.open_map()
     else:
-        one.open_map()
-        one.find("Providence city")
-        one.press(one.page.locator("#side-home"))
-    one.sees("How far, in which direction")
-    one.page.locator("#rose svg").wait_for()
+        newcomer.open_map()
+        newcomer.find("Providence city")
+        newcomer.press(newcomer.page.locator("#side-home"))
+    newcomer.sees("How far, in which direction")
+    newcomer.page.locator("#rose svg").wait_for()
 
 
-def by_earnings(one: Newcomer) -> None:
-    if one.is_now:
-        one.ask(WORKERS, "Newport city")
+def by_earnings(newcomer: Newcomer) -> None:
+    if newcomer.is_now:
+        newcomer.ask(WORKERS, "Newport city")
     else:
-        one.open_map()
-        one.find("Newport city")
-    one.sees("(?i)who they are.*1,250 dollars a month or less.*[0-9,]{3}")
+        newcomer.open_map()
+        newcomer.find("Newport city")
+    newcomer.sees("(?i)who they are.*1,250 dollars a month or less.*[0-9,]{3}")
 
 
-def within_radius(one: Newcomer) -> None:
-    if one.is_now:
-        one.ask(WORKERS, "Pawtucket city")
-        one.press(one.link("within 5 km"))
-        one.drawn()
+def within_radius(newcomer: Newcomer) -> None:
+    if newcomer.is_now:
+        newcomer.ask(WORKERS, "Pawtucket city")
+        newcomer.press(newcomer.link("within 5 km"))
+        newcomer.drawn()
     else:
-        one.open_map()
-        one.find("Pawtucket city")
-        one.press(one.page.locator("#several summary"))
-        one.press(one.page.locator("#around-chosen"))
-    one.sees("5 km around")
+        newcomer.open_map()
+        newcomer.find("Pawtucket city")
+        newcomer.press(newcomer.page.locator("#several summary"))
+        newcomer.press(newcomer.page.locator("#around-chosen"))
+    newcomer.sees("5 km around")
 
 
-def two_places(one: Newcomer) -> None:
-    one.open_map()
-    one.find("Providence city")
-    one.press(one.page.locator("#keep"))
-    one.find("Warwick city")
-    one.page.locator("#chosen", has_text="Warwick city").wait_for()
-    one.sees("Side by side")
+def two_places(newcomer: Newcomer) -> None:
+    newcomer.open_map()
+    newcomer.find("Providence city")
+    newcomer.press(newcomer.page.locator("#keep"))
+    newcomer.find("Warwick city")
+    newcomer.page.locator("#chosen", has_text="Warwick city").wait_for()
+    newcomer.sees("Side by side")
 
 
-def between_years(one: Newcomer) -> None:
-    one.ask(WORKERS, "Warwick city")
-    if one.is_now:
-        one.press(one.link("Rhode Island 2018"))
+def between_years(newcomer: Newcomer) -> None:
+    newcomer.ask(WORKERS, "Warwick city")
+    if newcomer.is_now:
+        newcomer.press(newcomer.link("Rhode Island 2018"))
     else:
-        one.press(one.link("Synthetic commuting data"))
-        one.press(one.link("Rhode Island 2018"))
-        one.ask(WORKERS, "Warwick city")
-    one.sees("Rhode Island 2018.*Warwick city")
+        newcomer.press(newcomer.link("Synthetic commuting data"))
+        newcomer.press(newcomer.link("Rhode Island 2018"))
+        newcomer.ask(WORKERS, "Warwick city")
+    newcomer.sees("Rhode Island 2018.*Warwick city")
 
 
-def top_ten(one: Newcomer) -> None:
-    one.ask(RESIDENTS, "Pawtucket city")
-    one.page.locator("main table").first.locator("tbody tr").nth(9).wait_for()
+def top_ten(newcomer: Newcomer) -> None:
+    newcomer.ask(RESIDENTS, "Pawtucket city")
+    newcomer.page.locator("main table").first.locator("tbody tr").nth(9).wait_for()
 
 
-def the_table(one: Newcomer) -> None:
-    if one.is_now:
-        one.ask(RESIDENTS, "Pawtucket city")
-        with one.page.expect_download():
-            one.press(one.link("numbers, CSV"))
+def the_table(newcomer: Newcomer) -> None:
+    if newcomer.is_now:
+        newcomer.ask(RESIDENTS, "Pawtucket city")
+        with newcomer.page.expect_download():
+            newcomer.press(newcomer.link("numbers, CSV"))
     else:
-        one.open_map()
-        one.find("Pawtucket city")
-        one.press(one.page.locator("#side-home"))
-        with one.page.expect_download():
-            one.press(one.page.get_by_role("button", name="Areas, CSV"))
+        newcomer.open_map()
+        newcomer.find("Pawtucket city")
+        newcomer.press(newcomer.page.locator("#side-home"))
+        with newcomer.page.expect_download():
+            newcomer.press(newcomer.page.get_by_role("button", name="Areas, CSV"))
 
 
 QUESTIONS: dict[str, Callable[[Newcomer], None]] = {
@@ -212,16 +212,17 @@ QUESTIONS: dict[str, Callable[[Newcomer], None]] = {
 
 
 @click.command()
-@click.argument("outs", nargs=2, type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("configs", nargs=2, type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--before", metavar="REVISION", help="Also walk through that revision of the program.")
 @click.option("--page", type=click.Path(path_type=Path, exists=True), help="Also fill its section.")
-def main(outs: tuple[Path, Path], before: str | None, page: Path | None) -> None:
+def main(configs: tuple[Path, Path], before: str | None, page: Path | None) -> None:
     """Walk, print, and fill the page."""
     walks = {}
     for revision in (before, None) if before else (None,):
         with ExitStack() as stack:
             program = stack.enter_context(checkout(revision))
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            outs = releases(program, configs, folder)
             address, _ = stack.enter_context(published(folder, outs, program))
             browser = launch(stack.enter_context(sync_playwright()))
             walks[revision or "now"] = walk(browser, address)
@@ -247,12 +248,12 @@ def walk(browser: Browser, address: str) -> Walk:
     for question, steps in QUESTIONS.items():
         ways = []
         for size in SIZES:
-            one = Newcomer(browser, address, size)
-            steps(one)
+            newcomer = Newcomer(browser, address, size)
+            steps(newcomer)
             if steps is residents_work:
-                took.tops[size] = one.top_of_number()
-            one.page.context.close()
-            ways.append((one.clicks, one.typed))
+                took.tops[size] = newcomer.top_of_number()
+            newcomer.page.context.close()
+            ways.append((newcomer.clicks, newcomer.typed))
         if len({*ways}) > 1:
             raise click.ClickException(f"{question} takes other clicks on a phone than on a laptop: {ways}")
         took.clicks[question], took.typed[question] = ways[0]

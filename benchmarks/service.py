@@ -20,7 +20,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -35,6 +34,7 @@ from pathlib import Path
 import click
 import numpy as np
 import report
+from checkouts import ROOT, environment, odsynth
 
 import pipelines
 from pipelines.views.release import Release
@@ -146,17 +146,16 @@ class Service:
 
 
 @contextmanager
-def service(folder: Path, core: int, program: Path | None = None) -> Iterator[Service]:
-    """The service on a processor, until the end of the context; that of the program in a folder, or ours."""
+def service(folder: Path, core: int, program: Path = ROOT) -> Iterator[Service]:
+    """The service of a program, by default this one, on a processor, until the end of the context."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
     config = folder / "service.toml"
     config.write_text(CONFIG.format(port=port), encoding="utf-8")
-    command = [sys.executable, "-m", "pipelines.cli", "serve", str(config)]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("ODSYNTH_")}
     on_core = partial(os.sched_setaffinity, 0, {core})
-    process = subprocess.Popen(command, env=environment, cwd=program, preexec_fn=on_core)
+    command = odsynth(program, "serve", config)
+    process = subprocess.Popen(command, env=environment(), cwd=program, preexec_fn=on_core)
     try:
         yield Service(port, process.pid)
     finally:

@@ -1,14 +1,14 @@
 """Twelve states of the map and of the site, as readers see them, and what axe-core finds in each.
 
-Usage: python benchmarks/states.py OUT OTHER FOLDER [--before REVISION]
+Usage: python benchmarks/states.py OLDER NEWER FOLDER [--before REVISION]
 
-OUT and OTHER are folders of two releases that are fit for publication, best of one region in two years. Both
-are published into a temporary folder, and the service is started on it. Writes a picture of each state into
-FOLDER: 1440 and 390 pixels wide and at a zoom of 200 %, in light and in dark, and the first page of what is
-printed from both (as PDF, and as PNG where `pdftoppm` is there). What axe-core finds, what is wider than the
-screen, and what a page complains of, is an error. With --before, the same pictures of that revision of the
-program go into FOLDER/before, those of this one into FOLDER/after. npm fetches axe-core; the browser is a
-headless chromium.
+OLDER and NEWER are configurations of two releases that are fit for publication, best of one region in two
+years. The releases are made and published into a temporary folder, and the service is started on it. Writes a
+picture of each state into FOLDER: 1440 and 390 pixels wide and at a zoom of 200 %, in light and in dark, and
+the first page of what is printed from both (as PDF, and as PNG where `pdftoppm` is there). What axe-core
+finds, and what is wider than the screen, is an error. With --before, the same pictures of that revision of
+the program, of the releases that it makes, go into FOLDER/before, those of this one into FOLDER/after. npm
+fetches axe-core; the browser is a headless chromium.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,11 +24,11 @@ from typing import Any
 
 import click
 from browser import IDLE, fetch_axe, launch, violations
-from checkouts import checkout
+from checkouts import ROOT, checkout, odsynth, releases
 from playwright.sync_api import Browser, Page, sync_playwright
 from public_pages import OPEN, SCHEMES, WIDER, published
 
-from pipelines.service.public.catalog import Catalog
+import pipelines
 from pipelines.views.release import Release
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -51,22 +51,25 @@ class State:
 
 
 @click.command()
-@click.argument("out", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.argument("other", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("configs", nargs=2, type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--before", metavar="REVISION", help="Also of that revision of the program.")
-def main(out: Path, other: Path, folder: Path, before: str | None) -> None:
+def main(configs: tuple[Path, Path], folder: Path, before: str | None) -> None:
     """Take the pictures, and print what is wrong with those of this program."""
-    if before is not None:
-        with checkout(before) as program:
-            print(f"{len(pictures((other, out), folder / 'before', program))} problems before")
-        folder /= "after"
-    if problems := pictures((other, out), folder):
-        raise click.ClickException("\n".join(problems))
+    with tempfile.TemporaryDirectory() as name:
+        ours = releases(ROOT, configs, Path(name))
+        newest = pipelines.open_release(ours[1] / "public")  # where the places of the states are
+        if before is not None:
+            with checkout(before) as program, tempfile.TemporaryDirectory() as of_before:
+                theirs = releases(program, configs, Path(of_before))
+                print(f"{len(pictures(program, theirs, newest, folder / 'before'))} problems before")
+            folder /= "after"
+        if problems := pictures(ROOT, ours, newest, folder):
+            raise click.ClickException("\n".join(problems))
 
 
-def pictures(outs: tuple[Path, ...], folder: Path, program: Path | None = None) -> list[str]:
-    """Take the pictures of a program, and return what is wrong."""
+def pictures(program: Path, outs: Sequence[Path], newest: Release, folder: Path) -> list[str]:
+    """Take the pictures of a program with releases that it made, and return what is wrong."""
     folder.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory() as name,
@@ -75,7 +78,10 @@ def pictures(outs: tuple[Path, ...], folder: Path, program: Path | None = None) 
     ):
         chromium, axe = launch(driver), fetch_axe(Path(name))
         problems, number = list[str](), 0
-        for state, shown in states(catalog, Path(name)).items():
+        other = Path(name) / "other.html"
+        command = odsynth(program, "map", outs[0] / "public", "--to", other)
+        subprocess.run(command, cwd=program, check=True, stdout=subprocess.DEVNULL)
+        for state, shown in states(newest, catalog.versions()[0].page, other).items():
             for size, context in SIZES.items():
                 for scheme in SCHEMES:
                     with opened(chromium, address, state, shown, {**context, "color_scheme": scheme}) as page:
@@ -92,11 +98,9 @@ def pictures(outs: tuple[Path, ...], folder: Path, program: Path | None = None) 
     return problems
 
 
-def states(catalog: Catalog, folder: Path) -> dict[str, State]:
-    """Name twelve: of the map of the newest release, and of the site."""
-    newest, older = catalog.versions()[:2]
-    release: Release = catalog.opened(newest).release
-    map_page, level = f"{newest.page}/map", release.levels[min(2, len(release.levels) - 1)]
+def states(release: Release, home: str, other: Path) -> dict[str, State]:
+    """Name twelve: of the site and the map of a release whose page is `home`; another map is laid beside."""
+    map_page, level = f"{home}/map", release.levels[min(2, len(release.levels) - 1)]
     places = release.places(level)
     jobs = release.unit_flows(level, level).groupby("work")["S000"].sum()
     inside = places["latitude"].notna()
@@ -107,7 +111,6 @@ def states(catalog: Catalog, folder: Path) -> dict[str, State]:
     towns = [(name, part.codes) for name, part in release.geography.non_nesting_areas.items()]
     town, town_codes = towns[0] if towns else (release.levels[0], release.geography.codes(release.levels[0]))
     zone = next(iter(release.geography.external_zones), "")
-    other = release_map(catalog, older, folder)
     return {
         "map-region": State(map_page),
         "map-town": State(f"{linked}{town}:{town_codes[len(town_codes) // 2]}", zoom),
@@ -118,15 +121,10 @@ def states(catalog: Catalog, folder: Path) -> dict[str, State]:
         "map-difference": State(map_page, lambda page: lay_beside(page, other)),
         WITHOUT_PROGRAM: State(map_page),
         "site-home": State("/"),
-        "site-release": State(newest.page),
-        "site-answer": State(f"{newest.page}/flows?area={code}"),
-        "site-no-answer": State(f"{newest.page}/flows?area=nowhere"),
+        "site-release": State(home),
+        "site-answer": State(f"{home}/flows?area={code}"),
+        "site-no-answer": State(f"{home}/flows?area=nowhere"),
     }
-
-
-def release_map(catalog: Catalog, version: Any, folder: Path) -> Path:
-    """Write the map of a version in one file."""
-    return catalog.opened(version).release.map(folder / "other.html")
 
 
 def zoom(page: Page) -> None:
