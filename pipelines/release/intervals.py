@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -40,6 +41,7 @@ DRAWS = tuple(f"draw_{number}" for number in range(1, N_DRAWS + 1))
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
+N = TypeVar("N", bound=np.number)
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,9 +243,9 @@ def _pairs(
     return frame.assign(work=codes[work], work_name=names[work], **estimates(counts))
 
 
-def interval_ends(counts: Int64) -> tuple[Int64, Int64]:
-    """Return the ends of the intervals of counts in every draw, of shape (draws, ...)."""
-    return counts.min(axis=0), counts.max(axis=0)
+def interval_ends(numbers: NDArray[N]) -> tuple[NDArray[N], NDArray[N]]:
+    """Return the ends of the intervals of numbers in every draw, of shape (draws, ...)."""
+    return numbers.min(axis=0), numbers.max(axis=0)
 
 
 def estimates(counts: Int64) -> dict[str, NDArray[np.generic]]:

@@ -8,68 +8,81 @@ from pydantic import BaseModel
 
 from pipelines.release.description import kinds_of_work
 from pipelines.release.intervals import interval_ends
-from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.labels import named_area, unit_names
 from pipelines.views.release import Release
 
-Bounds = tuple[int | None, int | None]
+Int64 = NDArray[np.int64]
 
 
-class Counted(BaseModel):
-    """A number of synthetic workers; the interval of the true one, where there are draws."""
+class Figure(BaseModel):
+    """An estimate and its interval, of all draws of the release; without draws what its rows give."""
 
-    jobs: int
-    low: int | None = None
-    high: int | None = None
+    number: float
+    low: float | None = None
+    high: float | None = None
+
+    @classmethod
+    def of(cls, numbers: NDArray[np.number]) -> Figure:
+        """Return that of a number in every draw, or of the only one, of rows."""
+        if numbers.size == 1:
+            return cls(number=float(numbers[0]))
+        low, high = interval_ends(numbers)
+        return cls(number=float(numbers.mean()), low=float(low), high=float(high))
 
 
-class LargestCommute(Counted):
-    """Between two areas: what they are called."""
+class LargestCommute(BaseModel):
+    """The largest flow between two areas: what they are called, and how many jobs it has."""
 
     home: str
     work: str
+    jobs: Figure
 
 
 class KeyFigures(BaseModel):
     """Key figures."""
 
     level: str  # Of the areas: the coarsest that has several with names, unless flows between them are noise
-    jobs: int  # All
-    crossing: Counted  # Those with home and workplace in different areas
-    beyond: int = 0  # Those who work in external zones, and so in none of the areas
-    kinds_of_work: str = ""  # What these zones are called
-    largest: LargestCommute | None  # The largest flow between two areas of the region; None if there is none
+    crossing: Figure  # The share with home and workplace in different areas
+    beyond: float  # The share with work in external zones, and so in none of the areas
+    kinds_of_work: str  # What these zones are called
+    largest: LargestCommute | None  # Between areas of the region; None if there is no commute
 
 
 def key_figures(release: Release) -> KeyFigures | None:
-    """Compute the key figures."""
+    """Compute the key figures; None where no level has several areas, or nobody has a job."""
     level = _level(release)
     if level is None:
         return None
-    flows = release.unit_flows(level, level)
-    home, work, jobs = (flows[name].to_numpy() for name in ("home", "work", "S000"))
+    home, work, counts = _flows(release, level)
     external = release.geography.is_external(release.geography.starts(level))
-    among = np.flatnonzero((home != work) & ~external[home] & ~external[work])
-    largest_flow = among[jobs[among].argmax()] if among.size else None
-    pair = None if largest_flow is None else (int(home[largest_flow]), int(work[largest_flow]))
-    bounds: list[Bounds] = [(None, None), (None, None)]
-    if release.has_draws and (draws := release.draws()).has(level, level):
-        bounds = _bounds(draws, level, pair, external)
-    (low, high), (least, most) = bounds
+    jobs = counts.sum(axis=1)
+    if not jobs.all():
+        return None
+    crosses = home != work
+    among = np.flatnonzero(crosses & ~external[home] & ~external[work])
     largest = None
-    if pair is not None:
-        ends = (named_area(release, level, unit) for unit in pair)
+    if among.size:
+        flow = among[counts[:, among].sum(axis=0).argmax()]
+        ends = (named_area(release, level, int(side[flow])) for side in (home, work))
         names = dict(zip(("home", "work"), ends, strict=True))
-        largest = LargestCommute(jobs=int(jobs[largest_flow]), low=least, high=most, **names)
-    crossing = Counted(jobs=int(jobs[(home != work) & ~external[work]].sum()), low=low, high=high)
+        largest = LargestCommute(jobs=Figure.of(counts[:, flow]), **names)
     return KeyFigures(
         level=level,
-        jobs=int(jobs.sum()),
-        crossing=crossing,
-        beyond=int(jobs[external[work]].sum()),
+        crossing=Figure.of(counts[:, crosses & ~external[work]].sum(axis=1) / jobs),
+        beyond=float((counts[:, external[work]].sum(axis=1) / jobs).mean()),
         kinds_of_work=kinds_of_work(release.geography),
         largest=largest,
     )
+
+
+def _flows(release: Release, level: str) -> tuple[Int64, Int64, Int64]:
+    """Homes, workplaces and jobs, by draw, of flows between areas; of rows where there are no draws."""
+    if release.has_draws and (draws := release.draws()).has(level, level):
+        cells = draws.cells(level, level)
+        return cells.home, cells.work, cells.counts
+    flows = release.unit_flows(level, level)
+    home, work, jobs = (flows[name].to_numpy() for name in ("home", "work", "S000"))
+    return home, work, jobs[np.newaxis]
 
 
 def _level(release: Release) -> str | None:
@@ -81,16 +94,3 @@ def _level(release: Release) -> str | None:
         if inside.size > 1 and level not in noisy:
             several.append((not (unit_names(release, level, inside) != "").all(), len(several), level))
     return min(several)[2] if several else None
-
-
-def _bounds(
-    draws: PosteriorDraws, level: str, pair: tuple[int, int] | None, external: NDArray[np.bool_]
-) -> list[Bounds]:
-    """Intervals of all who cross a border, and of a pair of home and work area."""
-    cells = draws.cells(level, level)
-    counted = [(cells.home != cells.work) & ~external[cells.work]]
-    if pair is not None:
-        counted.append((cells.home == pair[0]) & (cells.work == pair[1]))
-    ends = [interval_ends(cells.counts[:, some].sum(axis=1)) for some in counted]
-    bounds: list[Bounds] = [(int(low), int(high)) for low, high in ends]
-    return [*bounds, (None, None)][:2]

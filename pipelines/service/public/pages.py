@@ -143,7 +143,12 @@ class Showcase:
             between=[(plural(level), tables[level]) for level in release.levels if level in tables],
             table=table,
             size=next(
-                (size for size in sizes if largest and not size.external and size.holds(largest.jobs)), None
+                (
+                    size
+                    for size in sizes
+                    if largest and not size.external and size.holds(round(largest.jobs.number))
+                ),
+                None,
             ),
         )
 

@@ -7,7 +7,7 @@
     CACHE/SHA256/flows/         the flows, ready for questions (`pipelines.service.public.flow_tables`)
     CACHE/SHA256/tiles/         areas as vector tiles (`pipelines.service.public.tiles`)
     CACHE/SHA256/picture.svg    the map at a glance (`pipelines.views.maps.picture`)
-    CACHE/SHA256/figures.json   key figures (`pipelines.views.key_figures`)
+    CACHE/SHA256/key_figures.json  key figures (`pipelines.views.key_figures`)
 
 The names are of the content, those of parts of maps of theirs; those of pages are of the water and roads too
 that went into them. So nothing here is ever out of date, and all of it may be
@@ -75,7 +75,7 @@ class Prepared:
     @property
     def figures(self) -> Path:
         """The key figures."""
-        return self.folder / "figures.json"
+        return self.folder / "key_figures.json"
 
     @property
     def picture(self) -> Path:

@@ -26,7 +26,7 @@ from pipelines.release.pages import phrases
 from pipelines.views.intervals import reading
 from pipelines.views.intervals.evidence import _drawn, _Prior
 from pipelines.views.intervals.reading import Pairs, coverage_words
-from pipelines.views.key_figures import key_figures
+from pipelines.views.key_figures import Figure, key_figures
 from pipelines.views.maps.payload import make_payload
 from synth.geometric.measured import JobGroups
 from synth.posterior import evidence as of_counts
@@ -287,7 +287,9 @@ def test_what_cannot_be_asked_is_refused(
     assert "draws" not in make_payload(without, 10**7).meta
     figures = key_figures(without)
     assert figures is not None
-    assert figures.crossing.low is None
+    rows = without.unit_flows(figures.level, figures.level)
+    crossing = rows.loc[rows["home"] != rows["work"], "S000"].sum()
+    assert figures.crossing == Figure(number=crossing / rows["S000"].sum())
 
 
 def test_exports_have_the_intervals_of_their_flows(
