@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time
 from fractions import Fraction
 from pathlib import Path
 
@@ -251,11 +251,13 @@ def show(file: Path, delta: str | None, records: int, years: int | None) -> None
     Spent is told by plain sums of epsilon and delta, and by zCDP.
     """
     from pipelines.cli.summary import ledger_account
+    from pipelines.ledger.budgets import first_day
 
     chosen = None if delta is None else _delta(delta)
-    since = None if years is None else _years_ago(years)
+    now = datetime.now(UTC)
+    since = None if years is None else datetime.combine(first_day(now.date(), years), time(), UTC)
     words = "" if years is None else f", last {years} year(s)"
-    for account in pipelines.Ledger(file).accounts(since):
+    for account in pipelines.Ledger(file).accounts(since, now=now):
         click.echo(ledger_account(account, chosen, records, words))
 
 
@@ -264,13 +266,6 @@ def _delta(text: str) -> Fraction:
         if 0 <= (delta := synth.exact(text, "delta")) < 1:
             return delta
     raise click.BadParameter(f"{text!r} is not in [0, 1); write for example 1e-6", param_hint="--delta")
-
-
-def _years_ago(years: int) -> datetime:
-    """Return the time so many years ago; the last day of February for one that such a year lacks."""
-    now = datetime.now(UTC)
-    day = 28 if (now.month, now.day) == (2, 29) else now.day
-    return now.replace(year=max(now.year - years, 1), day=day)
 
 
 @ledger.command(name="verify", epilog="Example: odsynth ledger verify ledger.sqlite --release out/mine")

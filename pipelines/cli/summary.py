@@ -85,13 +85,15 @@ def ledger_account(account: Account, delta: Fraction | None = None, records: int
     `since` says of which time only, in words; what is left is then not said, as a budget is for all time.
     """
     budget, up, down = account.budget, synth.decimal_up, synth.decimal_down
-    period = f", {budget.period}" if budget.period else ""
+    period = f", {budget.label}" if budget.label else ""
     spent = amounts_in_words(account.spent._asdict(), up)
     left = f"; left {amounts_in_words(account.left, down)} of {amounts_in_words(budget.limits, down)}"
     lines = [
         f"{account.data_set}{period}{since}: {account.debits} release(s), {account.unfinished} unfinished; "
         f"spent {spent}{'' if since else left}"
     ]
+    if budget.years:
+        lines.append(f"  these are the {budget.years} year(s) up to today; over more, costs add up beyond it")
     if account.releases:
         lines.append(f"  the sum is a guarantee of: {account.guarantee}")
     if account.terms is not None:

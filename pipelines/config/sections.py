@@ -600,6 +600,15 @@ class LedgerSettings(Section):
     """The same for delta; needed with the others, and with them only."""
     total_rho: PositiveNumber | None = None
     """The same as zCDP."""
+    window_years: Annotated[int, Field(ge=1, le=1000)] | None = None
+    """Budget of the data set in any so many years, beside the others
+    ([ledger.md](ledger.md#a-window-of-years)). Left out, those in the ledger, if any, limit all the same."""
+    window_epsilon: PositiveNumber | None = None
+    """The most in these years, by plain sums."""
+    window_delta: DeltaNumber | None = None
+    """The same for delta; needed with `window_years`."""
+    window_rho: PositiveNumber | None = None
+    """The same as zCDP."""
     witness: Names = ()
     """Hashes of earlier debits, as runs have printed them. A ledger without them, such as a new one or an
     older copy, is refused."""
@@ -616,6 +625,15 @@ class LedgerSettings(Section):
         if (named or self.total_delta is not None) and self.period is None:
             rule = "without period, epsilon, delta and rho are the budget over all periods"
             yield [*named, "total_delta"][0], f"{rule}; leave it out, or name a period"
+        window = {
+            "window_years": self.window_years,
+            "window_delta": self.window_delta,
+            "window_epsilon": self.window_epsilon or self.window_rho,
+        }
+        for key, value in window.items() if any(value is not None for value in window.values()) else ():
+            if value is None:
+                or_rho = " or window_rho" if key == "window_epsilon" else ""
+                yield key, f"missing; a window needs window_years, window_delta, and window_epsilon{or_rho}"
 
     @property
     def over_all_periods(self) -> tuple[Fraction | None, Fraction, Fraction | None] | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 from itertools import combinations_with_replacement
 from typing import NamedTuple, TypeAlias
@@ -16,6 +16,7 @@ from pipelines.ledger.terms import Terms, conflict
 from pipelines.storage.stored_names import LONGEST_NAME, look_alike, one_form, stored_name
 
 _LONGEST_AMOUNT = 1000
+_MOST_YEARS = 1000
 _MOST = 10**6  # of epsilon and rho: nobody wants such a guarantee, and e^epsilon has as many bits
 
 Amounts: TypeAlias = dict[str, Fraction]
@@ -52,16 +53,19 @@ class Budget:
         Label of the period that it is for, such as ``"2026"``. None is for ever: debits of all periods count.
     rho : Fraction or None
         The most that their rhos may add up to. None: this does not limit them.
+    years : int or None
+        How many years it is for, in place of a period: debits of any so many years, whatever their periods.
     """
 
     epsilon: Fraction | None
     delta: Fraction
     period: str | None = None
     rho: Fraction | None = None
+    years: int | None = None
 
     def __repr__(self) -> str:
         # Down: nobody may take it for more than it is.
-        period = "" if self.period is None else f" for {self.period}"
+        period = "" if self.label is None else f" for {self.label}"
         words = amounts_in_words(self.limits, synth.decimal_down, 6)
         return f"<Budget: {words}{period}; rounded down, the attributes are exact>"
 
@@ -76,12 +80,27 @@ class Budget:
             raise LedgerError(
                 "the budget's delta is 1 or more, which allows anything. Fix: state a delta below 1"
             )
+        if self.years is not None and self.period is not None:
+            raise LedgerError("the budget has a period and years. Fix: state two budgets, one for each")
+        if self.years is not None and not 1 <= self.years <= _MOST_YEARS:
+            raise LedgerError(f"the budget is for {self.years} years. Fix: state 1 to {_MOST_YEARS:,} years")
 
     @property
     def limits(self) -> Amounts:
         """The most that each number of a cost may be; both of an account, or neither."""
         sums = {} if self.epsilon is None else {"epsilon": self.epsilon, "delta": self.delta}
         return sums | ({} if self.rho is None else {"rho": self.rho, "rho_delta": self.delta})
+
+    @property
+    def label(self) -> str | None:
+        """What it is for, in words: its period, or its years; None is for ever."""
+        return self.period if self.years is None else f"any {self.years} year(s)"
+
+    def since(self, time: str) -> str:
+        """Return the first day that it counts with a debit of some time; empty if it counts all."""
+        if self.years is None:
+            return ""
+        return first_day(date.fromisoformat(time[:10]), self.years).isoformat()
 
 
 @dataclass(frozen=True)
@@ -112,20 +131,28 @@ class Account:
         return self.terms.words if self.terms else "nothing that has a name: the releases do not add up"
 
 
-def accounts_of(entries: list[Entry], since: str = "") -> list[Account]:
-    """Return what was spent of every budget that was entered, by data set and period.
+def first_day(last: date, years: int) -> date:
+    """Return the first of so many years of days that end with a last one."""
+    if last.year <= years:
+        return date.min
+    leap = (last.month, last.day) == (2, 29)
+    return (last - timedelta(days=leap)).replace(year=last.year - years) + timedelta(days=1)
 
-    Debits before a time do not count.
+
+def accounts_of(entries: list[Entry], time: str, since: str = "") -> list[Account]:
+    """Return what was spent of every budget that was entered, by data set, period and years.
+
+    Years end at a time. Debits before another do not count.
     """
     states = {entry.debit: entry.kind for entry in entries}  # the last that was entered
     result = []
-    for (data_set, period), budget in last_budgets(entries).items():
-        paid = debits_of(entries, data_set, period, since)
+    for (data_set, period, _), budget in last_budgets(entries).items():
+        paid = debits_of(entries, data_set, period, max(since, budget.since(time)))
         releases = tuple((entry, states.get(entry.hash, "unfinished")) for entry in paid)
         unfinished = sum(state != "finished" for _, state in releases)
         terms = Terms.of_sum(_terms_of(paid)) if paid else None
-        result.append(Account(data_set, budget, _cost(paid), len(paid), unfinished, terms, releases))
-    return sorted(result, key=lambda account: (account.data_set, account.budget.period or ""))
+        result.append(Account(data_set, budget, cost_of_debits(paid), len(paid), unfinished, terms, releases))
+    return sorted(result, key=lambda a: (a.data_set, a.budget.period or "", a.budget.years or 0))
 
 
 def debits_of(entries: list[Entry], data_set: str, period: str | None, since: str = "") -> list[Entry]:
@@ -144,11 +171,12 @@ def debits_of(entries: list[Entry], data_set: str, period: str | None, since: st
 
 
 def spent_of(entries: list[Entry], data_set: str, period: str | None, since: str = "") -> synth.Cost:
-    """Return what those debits cost together."""
-    return _cost(debits_of(entries, data_set, period, since))
+    """Return what the debits of `debits_of` cost together."""
+    return cost_of_debits(debits_of(entries, data_set, period, since))
 
 
-def _cost(debits: list[Entry]) -> synth.Cost:
+def cost_of_debits(debits: list[Entry]) -> synth.Cost:
+    """Return what debits cost together."""
     costs = [(entry.epsilon, entry.delta, entry.rho) for entry in debits]
     return synth.Cost.of_all(
         synth.Cost.of(epsilon, delta, rho)
@@ -157,45 +185,53 @@ def _cost(debits: list[Entry]) -> synth.Cost:
     )
 
 
-def last_budgets(entries: list[Entry]) -> dict[tuple[str, str | None], Budget]:
-    """Return the budget last entered of every data set and period."""
+def last_budgets(entries: list[Entry]) -> dict[tuple[str, str | None, int | None], Budget]:
+    """Return the budget last entered of every data set, and period or years."""
     return {
-        (entry.data_set, entry.period): Budget(entry.epsilon, entry.delta, entry.period, entry.rho)
+        (entry.data_set, entry.period, entry.years): Budget(
+            entry.epsilon, entry.delta, entry.period, entry.rho, entry.years
+        )
         for entry in entries
         if entry.kind == "budget" and entry.data_set is not None and entry.delta is not None
     }
 
 
 def budgets_of_debit(
-    entries: list[Entry], data_set: str, budget: Budget, total: Budget | None
+    entries: list[Entry], data_set: str, budget: Budget, beside: Iterable[Budget] = ()
 ) -> list[Budget]:
-    """Return the budgets that limit a debit: that of its period, and the one for ever, if there is one.
+    """Return the budgets that limit a debit: that of its period, and those for ever and of years.
 
-    By default the one for ever is that which was last entered.
+    Of the latter those that are stated, and those that were last entered and are not stated anew. Those of
+    years come first.
     """
-    if total is not None and (total.period is not None or budget.period is None):
+    stated = [budget, *beside]
+    spans = [(limit.period, limit.years) for limit in stated]
+    if any(limit.period is not None for limit in stated[1:]) or len({*spans}) < len(spans):
         raise LedgerError(
-            "the budget over all periods has a period, or the budget beside it has none. Fix: name a period "
-            "for the budget beside it only"
+            "the budget over all periods has a period, or is stated twice. Fix: name a period for the first "
+            "budget only, and state each of the others once"
         )
-    if total is not None:
-        return [budget, total]
-    ever = [
+    entered = [
         limit
-        for (name, period), limit in last_budgets(entries).items()
-        if period is None and look_alike(name, data_set)
+        for (name, period, years), limit in last_budgets(entries).items()
+        if period is None and (None, years) not in spans and look_alike(name, data_set)
     ]
-    return [budget, *(ever if budget.period is not None else [])]
+    return sorted([*stated, *entered], key=lambda limit: limit.years is None)
 
 
-def check_terms(entries: list[Entry], data_set: str, budgets: list[Budget], terms: Terms) -> Terms:
+def counted(entries: list[Entry], data_set: str, budget: Budget, time: str) -> list[Entry]:
+    """Return the debits that a budget counts with one of some time."""
+    return debits_of(entries, data_set, budget.period, budget.since(time))
+
+
+def check_terms(entries: list[Entry], data_set: str, budgets: list[Budget], terms: Terms, time: str) -> Terms:
     """Refuse a debit whose cost, with those that a budget counts already, adds up to no guarantee.
 
     Return what the sum that the last of the budgets counts is a guarantee of.
     """
     total = terms
     for limit in budgets:
-        paid = debits_of(entries, data_set, limit.period)
+        paid = counted(entries, data_set, limit, time)
         summed = [terms, *_terms_of(paid)]
         if (common := Terms.of_sum(summed)) is not None:
             total = common
@@ -234,11 +270,14 @@ def check_spelling(entries: list[Entry], data_set: str, period: str | None) -> N
             )
 
 
-def left_of(entries: list[Entry], data_set: str, budgets: list[Budget]) -> Amounts:
-    """Return what all these budgets still allow; of an account that none of them limits, nothing is said."""
+def left_of(entries: list[Entry], data_set: str, budgets: list[Budget], time: str) -> Amounts:
+    """Return what all these budgets still allow at a time.
+
+    Of an account that none of them limits, nothing is said.
+    """
     left: Amounts = {}
     for limit in budgets:
-        for name, amount in _left(limit, spent_of(entries, data_set, limit.period)).items():
+        for name, amount in _left(limit, cost_of_debits(counted(entries, data_set, limit, time))).items():
             left[name] = min(left.get(name, amount), amount)
     return left
 
@@ -267,7 +306,7 @@ def check_budget(data_set: str, budget: Budget, spent: synth.Cost, cost: synth.C
     """Refuse a cost that, with what is spent, exceeds the budget in one of its numbers."""
     if not (over := excess(synth.Cost.of_all([spent, cost]), budget.limits)):
         return
-    when = f"for {budget.period}" if budget.period else "for ever"
+    when = f"for {budget.label or 'ever'}"
     short = " and ".join("delta beside rho" if name == "rho_delta" else name for name in over)
     words = [
         amounts_in_words({name: amounts[name] for name in budget.limits}, rounded)

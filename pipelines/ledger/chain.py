@@ -24,7 +24,7 @@ from synth.errors import ShownError
 
 GENESIS = "odsynth ledger 1"
 _APPLICATION_ID = 0x6F64736C  # "odsl"
-_VERSION = 4
+_VERSION = 5
 _BUSY_SECONDS = 60.0
 _AMOUNTS = {"epsilon", "delta", "rho"}
 _RESTORE = (
@@ -33,8 +33,8 @@ _RESTORE = (
 
 TABLES = {
     "spends": (
-        *("entry", "time", "kind", "data_set", "period", "epsilon", "delta", "rho", "plan_sha256"),
-        *("release", "policy"),
+        *("entry", "time", "kind", "data_set", "period", "years", "epsilon", "delta", "rho"),
+        *("plan_sha256", "release", "policy"),
     ),
     "releases": ("entry", "time", "kind", "debit", "detail"),
 }
@@ -43,7 +43,7 @@ TABLES = {
 _COLUMNS = {
     "spends": """entry INTEGER PRIMARY KEY, time TEXT NOT NULL,
  kind TEXT NOT NULL CHECK (kind IN ('budget', 'debit')), data_set TEXT NOT NULL, period TEXT,
- epsilon TEXT, delta TEXT NOT NULL, rho TEXT, plan_sha256 TEXT, release TEXT, policy TEXT,
+ years INTEGER, epsilon TEXT, delta TEXT NOT NULL, rho TEXT, plan_sha256 TEXT, release TEXT, policy TEXT,
  hash TEXT NOT NULL, CHECK (epsilon IS NOT NULL OR kind = 'budget' AND rho IS NOT NULL)""",
     "releases": """entry INTEGER PRIMARY KEY, time TEXT NOT NULL,
  kind TEXT NOT NULL CHECK (kind IN ('resumed', 'finished', 'failed', 'abandoned')), debit TEXT NOT NULL,
@@ -90,6 +90,7 @@ class Entry:
     policy: str | None = None  # of a debit: what it is a guarantee of (`pipelines.ledger.terms`)
     debit: str | None = None  # of what became of a release: the hash of its debit
     detail: str | None = None  # further words
+    years: int | None = None  # of a budget: of so many years, whichever they are
     hash: str = ""  # SHA-256 over the hash of the entry before and this entry
 
 

@@ -29,6 +29,8 @@ from pipelines.ledger.budgets import (
     check_hash,
     check_spelling,
     check_terms,
+    cost_of_debits,
+    counted,
     exact_amount,
     last_budgets,
     left_of,
@@ -157,7 +159,7 @@ class Ledger:
         self,
         charge: Charge,
         budget: Budget,
-        total: Budget | None = None,
+        beside: Iterable[Budget] = (),
         *,
         witness: Iterable[str] = (),
         now: datetime | None = None,
@@ -171,9 +173,9 @@ class Ledger:
         budget : Budget
             What the configuration allows in the release's period. One that differs from the last is entered
             too.
-        total : Budget or None
-            What the configuration allows over all periods, where `budget` is for one. One that differs from
-            the last is entered too.
+        beside : iterable of Budget
+            What the configuration allows over all periods, where `budget` is for one, and in years. One that
+            differs from the last is entered too.
         witness : iterable of str
             Heads that releases have kept; all must be in the chain. Where there are any, the ledger must
             exist: a new one would not know them.
@@ -192,8 +194,8 @@ class Ledger:
         PolicyError
             If its cost and those of earlier releases add up to no guarantee.
         OverBudgetError
-            If what is spent and this exceed `budget`; or `total`, in place of which stands the budget for
-            ever of the same data set that was last entered, if there is one.
+            If what is spent and this exceed `budget`, or one beside it. Where none is stated for ever, or
+            for so many years, the one of the same data set that was last entered stands in its place.
         LedgerError
             If the clock is behind the last entry, or the ledger cannot be trusted. Nothing is written.
         """
@@ -206,14 +208,15 @@ class Ledger:
             check_spelling(entries, data_set, budget.period)
             time = self._time(entries, now)
             entered = last_budgets(entries)
-            binding = budgets_of_debit(entries, data_set, budget, total)
-            check_terms(entries, data_set, binding, Terms.of(policy))
+            binding = budgets_of_debit(entries, data_set, budget, beside)
+            check_terms(entries, data_set, binding, Terms.of(policy), time)
             for limit in binding:
-                check_budget(data_set, limit, spent_of(entries, data_set, limit.period), cost)
+                check_budget(data_set, limit, cost_of_debits(counted(entries, data_set, limit, time)), cost)
             for limit in binding:
-                if entered.get((data_set, limit.period)) != limit:
+                if entered.get((data_set, limit.period, limit.years)) != limit:
                     allowed = limit.period, limit.epsilon, limit.delta, limit.rho
-                    append(connection, entries, Entry(0, time, "budget", data_set, *allowed))
+                    stated = Entry(0, time, "budget", data_set, *allowed, years=limit.years)
+                    append(connection, entries, stated)
             under = line_of_text(policy, "policy", _LONGEST_DETAIL)
             about = charge.plan_sha256, charge.release, under
             entry = Entry(0, time, "debit", data_set, budget.period, *price, *about)
@@ -311,34 +314,38 @@ class Ledger:
         first = "" if since is None else utc_text(since)
         return spent_of(self.entries(), line_of_text(data_set, "data set"), period_label(period), first)
 
-    def remaining(self, data_set: str, budget: Budget) -> Amounts:
-        """Return what is left of a budget, at least 0, by what was spent in its period.
+    def remaining(self, data_set: str, budget: Budget, *, now: datetime | None = None) -> Amounts:
+        """Return what is left of a budget, at least 0, by what was spent in its period or years.
 
         Parameters
         ----------
         data_set : str
         budget : Budget
+        now : datetime, optional
+            The end of its years; for tests.
 
         Returns
         -------
         dict of str to Fraction
             ``epsilon`` and ``delta``, ``rho`` and ``rho_delta``, or all four, as the budget limits them.
         """
-        return left_of(self.entries(), line_of_text(data_set, "data set"), [budget])
+        return left_of(self.entries(), line_of_text(data_set, "data set"), [budget], utc_text(now))
 
-    def accounts(self, since: datetime | None = None) -> list[Account]:
-        """Return what was spent of every budget that was ever used, by data set and period.
+    def accounts(self, since: datetime | None = None, *, now: datetime | None = None) -> list[Account]:
+        """Return what was spent of every budget that was ever used, by data set, period and years.
 
         Parameters
         ----------
         since : datetime or None
             As for `spent`.
+        now : datetime, optional
+            The end of the years of budgets; for tests.
 
         Returns
         -------
         list of Account
         """
-        return accounts_of(self.entries(), "" if since is None else utc_text(since))
+        return accounts_of(self.entries(), utc_text(now), "" if since is None else utc_text(since))
 
     def entries(self) -> list[Entry]:
         """Return all entries, in order, having checked the whole chain."""

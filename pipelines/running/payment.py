@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import datetime
 from fractions import Fraction
 
 import synth
@@ -24,6 +25,7 @@ from pipelines.ledger.budgets import (
     left_of,
     line_of_text,
     period_label,
+    utc_text,
 )
 from pipelines.ledger.chain import Entry, LedgerError, check_folder
 from pipelines.ledger.ledger import Charge, Debit, Ledger
@@ -50,19 +52,24 @@ class Debited(EpsilonDelta):
         return Price(synth.exact(self.epsilon), synth.exact(self.delta), rho)
 
 
-def left_in(entries: list[Entry], settings: LedgerSettings) -> Amounts:
-    """Return what a release may still cost, by the entries of a ledger.
+def left_in(
+    entries: list[Entry], settings: LedgerSettings, now: datetime | None = None, *, windows: bool = True
+) -> Amounts:
+    """Return what a release may still cost, by the entries of a ledger and at a time.
 
-    Of the budget of the period and the one over all periods, the smaller.
+    Of all budgets that limit it, with those of years or without, the smallest.
     """
     data_set = line_of_text(settings.data_set, "data set")
-    return left_of(entries, data_set, budgets_of_debit(entries, data_set, *_budgets(settings)))
+    binding = budgets_of_debit(entries, data_set, *budgets_in(settings))
+    binding = [budget for budget in binding if windows or not budget.years]
+    return left_of(entries, data_set, binding, utc_text(now))
 
 
 def terms_with(entries: list[Entry], settings: LedgerSettings, terms: Terms) -> Terms:
     """Return what a release on such terms and those that were debited are a guarantee of together."""
     data_set = line_of_text(settings.data_set, "data set")
-    return check_terms(entries, data_set, budgets_of_debit(entries, data_set, *_budgets(settings)), terms)
+    binding = budgets_of_debit(entries, data_set, *budgets_in(settings))
+    return check_terms(entries, data_set, binding, terms, utc_text(None))
 
 
 def terms_of(plan: ReleasePlan) -> Terms:
@@ -87,13 +94,16 @@ def read_ledger(settings: LedgerSettings, *, dry_run: bool = False) -> list[Entr
     return entries
 
 
-def _budgets(settings: LedgerSettings) -> tuple[Budget, Budget | None]:
-    """Return the budget that a configuration states, and the one over all periods beside it."""
-    budget = Budget(settings.epsilon, settings.delta, settings.period, settings.rho)
-    if settings.period is None or (total := settings.over_all_periods) is None:
-        return budget, None
-    epsilon, delta, rho = total
-    return budget, Budget(epsilon, delta, rho=rho)
+def budgets_in(settings: LedgerSettings) -> tuple[Budget, list[Budget]]:
+    """Return the budget that a configuration states, and those over all periods and in years beside it."""
+    budget, beside = Budget(settings.epsilon, settings.delta, settings.period, settings.rho), []
+    if settings.period is not None and (total := settings.over_all_periods) is not None:
+        epsilon, delta, rho = total
+        beside.append(Budget(epsilon, delta, rho=rho))
+    if settings.window_years is not None and settings.window_delta is not None:
+        amounts = settings.window_epsilon, settings.window_delta
+        beside.append(Budget(*amounts, rho=settings.window_rho, years=settings.window_years))
+    return budget, beside
 
 
 def run_name(config: ReleaseConfig, run: str) -> str:
@@ -112,8 +122,8 @@ def charge_of(state: RunState, plan: ReleasePlan, settings: LedgerSettings) -> C
 
 def debit(settings: LedgerSettings, charge: Charge, *, rehearse: bool = False) -> Debit:
     """Enter a charge in the ledger, or see that it could be entered; then nothing is left in it."""
-    budget, total = _budgets(settings)
-    return Ledger(settings.file).debit(charge, budget, total, witness=settings.witness, rehearse=rehearse)
+    budget, beside = budgets_in(settings)
+    return Ledger(settings.file).debit(charge, budget, beside, witness=settings.witness, rehearse=rehearse)
 
 
 def cost_of(

@@ -17,10 +17,20 @@ import synth
 from pipelines.config.loading import ReleaseConfig
 from pipelines.config.sections import LedgerSettings
 from pipelines.config.toml import ConfigError
-from pipelines.ledger.budgets import Amounts, Price, amounts_in_words, excess, line_of_text, spent_of
+from pipelines.ledger.budgets import (
+    Amounts,
+    Price,
+    amounts_in_words,
+    cost_of_debits,
+    excess,
+    last_budgets,
+    line_of_text,
+    spent_of,
+    utc_text,
+)
 from pipelines.ledger.chain import Entry, LedgerError
 from pipelines.running.folder import RunFolder
-from pipelines.running.payment import Debited, left_in, most_cost_of, read_ledger
+from pipelines.running.payment import Debited, budgets_in, left_in, most_cost_of, read_ledger
 from pipelines.running.preflight import PLAN_FOLDER, PLAN_NUMBERS
 from pipelines.schedule.calendar import Calendar, Occurrence
 from pipelines.schedule.records import Records
@@ -43,6 +53,7 @@ class Cost:
     spent: synth.Cost | None  # of the data set, in all periods, with this one if it is paid
     payable: bool  # whether the budget suffices
     text: str  # all this for people, in one line
+    waits: bool = False  # whether it would suffice but for a window of years, which passes
 
 
 @dataclass(frozen=True)
@@ -83,7 +94,7 @@ def outlook(
 
     By default those of the next year; the end of a budget is looked for in the next ten years.
     """
-    books = _Books(Records(calendar.records))
+    books = _Books(Records(calendar.records), now)
     costs = [books.pay(occurrence) for occurrence in due]
     shown: set[str] = set()
     for occurrence in calendar.coming(now):
@@ -98,20 +109,25 @@ def outlook(
             costs.append(cost)
         shown.add(schedule)
     until = (now + searched_time).date().isoformat()
-    ends = [
-        f"{account}: ends before {first.name}, due {first.due.date()}, the first period that it does not pay"
-        if first is not None
-        else f"{account}: pays every period until {until}"
-        for account, first in books.firsts.items()
-    ]
+    ends = [f"{account}: {_end(first, until)}" for account, first in books.firsts.items()]
     return Outlook(tuple(costs), tuple(ends), tuple(books.problems))
+
+
+def _end(first: Cost | None, until: str) -> str:
+    """Say where a budget ends, by the first period that it does not pay."""
+    if first is None:
+        return f"pays every period until {until}"
+    words = f"{first.name}, due {first.due.date()}, the first period that it does not pay"
+    if first.waits:
+        return f"does not pay in time {words}; it is made once the window of years allows it"
+    return f"ends before {words}"
 
 
 class _Books:
     """The ledgers of a calendar in memory, into which payments are entered to see what would be left."""
 
-    def __init__(self, store: Records) -> None:
-        self.store = store
+    def __init__(self, store: Records, now: datetime) -> None:
+        self.store, self.now = store, now
         self.entries: dict[Path, list[Entry]] = {}
         self.unfinished: dict[Path, list[Entry]] = {}
         self.firsts: dict[str, Cost | None] = {}
@@ -138,28 +154,33 @@ class _Books:
         if (entries := self._read(settings)) is None:
             words = f"{words}; the ledger cannot be used"
             return Cost(name, due, cost, account, None, None, False, told(words))
-        left = left_in(entries, settings)
+        time = max(self.now, due)
+        left = left_in(entries, settings, time)
         words = f"{_words(cost, left)} ({source})"
         self.firsts.setdefault(account, None)
-        shares = occurrence.schedule.file.shares
+        shares, waits = occurrence.schedule.file.shares, False
         if shares is not None and occurrence.number > shares:
             payable, why = False, f"no share: it is number {occurrence.number} of {shares}"
         elif why := self._paid(config, settings):
             payable, cost = True, synth.Cost.of_all(())
         else:
             payable = not excess(cost, left)
-            why = words if payable else f"{words}; the budget does not suffice, it would be set aside"
+            waits = not payable and not excess(cost, left_in(entries, settings, time, windows=False))
+            short = "the budget of years does not suffice yet" if waits else "the budget does not suffice"
+            why = words if payable else f"{words}; {short}, it would be set aside"
         data_set = line_of_text(settings.data_set, "data set")
         if payable and any(cost):
             left = {key: amount - getattr(cost, key) for key, amount in left.items()}
-            total = settings.over_all_periods
-            stated = [Entry(0, "", "budget", data_set, None, *total)] if total is not None else []
-            debit = Entry(0, "", "debit", data_set, settings.period, *price)
-            self.entries[settings.file] = _summed([*entries, *stated, debit])
+            stated = [
+                Entry(0, "", "budget", data_set, b.period, b.epsilon, b.delta, b.rho, years=b.years)
+                for b in (budgets_in(settings)[0], *budgets_in(settings)[1])
+            ]
+            debit = Entry(0, utc_text(time), "debit", data_set, settings.period, *price)
+            self.entries[settings.file] = _summed([*entries, *stated, debit], utc_text(time))
         words = amounts_in_words(left, decimal_down, 6)
         summary = f"{why}; left {'then' if payable else 'are'} {words}"
         spent = spent_of(self.entries[settings.file], data_set, None)
-        cost_of_period = Cost(name, due, cost, account, left, spent, payable, told(summary))
+        cost_of_period = Cost(name, due, cost, account, left, spent, payable, told(summary), waits)
         if not payable and self.firsts[account] is None:
             self.firsts[account] = cost_of_period
         return cost_of_period
@@ -179,7 +200,7 @@ class _Books:
             finished = {entry.debit for entry in entries if entry.kind == "finished"}
             debits = [entry for entry in entries if entry.kind == "debit"]
             self.unfinished[settings.file] = [entry for entry in debits if entry.hash not in finished]
-            self.entries[settings.file] = _summed(entries)
+            self.entries[settings.file] = _summed(entries, utc_text(self.now))
         return self.entries[settings.file]
 
     def _paid(self, config: ReleaseConfig, settings: LedgerSettings) -> str:
@@ -197,19 +218,24 @@ class _Books:
         return ""
 
 
-def _summed(entries: list[Entry]) -> list[Entry]:
-    """Return what limits further debits, in few entries: budgets for ever, and what each period has spent."""
-    budgets = {e.data_set: e for e in entries if e.kind == "budget" and e.period is None}
-    spent: dict[tuple[str, str | None], list[Entry]] = {}
+def _summed(entries: list[Entry], time: str) -> list[Entry]:
+    """Return what limits debits from a time on, in few entries.
+
+    Budgets for ever and of years, and what each period has spent: by day, as far back as years count.
+    """
+    budgets = {(e.data_set, e.years): e for e in entries if e.kind == "budget" and e.period is None}
+    windows = [budget.since(time) for budget in last_budgets([*budgets.values()]).values() if budget.years]
+    spent: dict[tuple[str, str | None, str], list[Entry]] = {}
     for entry in entries:
         if entry.kind == "debit":
-            spent.setdefault((entry.data_set or "", entry.period), []).append(entry)
+            day = entry.time[:10] if windows and entry.time >= min(windows) else ""
+            spent.setdefault((entry.data_set or "", entry.period, day), []).append(entry)
     result = [*budgets.values()]
-    for key, debits in spent.items():
-        cost = spent_of(debits, *key)
+    for (data_set, period, day), debits in spent.items():
+        cost, key = cost_of_debits(debits), (0, day, "debit", data_set, period)
         # Two debits that cost as much by both accounts: one with a rho, and the deltas beside rho.
-        result.append(Entry(0, "", "debit", *key, cost.epsilon, cost.delta - cost.rho_delta, cost.rho))
-        result.append(Entry(0, "", "debit", *key, Fraction(0), cost.rho_delta))
+        result.append(Entry(*key, cost.epsilon, cost.delta - cost.rho_delta, cost.rho))
+        result.append(Entry(*key, Fraction(0), cost.rho_delta))
     return result
 
 

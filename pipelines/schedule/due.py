@@ -222,7 +222,7 @@ class _Call:
                 reason = f"{reason} {occurrence.number}"
                 return self._set_aside(occurrence, record, reason, tried, out, fix="raise shares")
             skipped = record is not None and record.status == "skip" and not RunFolder(out).checked
-            if record is not None and skipped and not _payable(config, record, dry_run=self.dry_run):
+            if record is not None and skipped and not self._payable(config, record):
                 return self._set_aside(occurrence, record, record.reason or "", tried, out)
             if record is not None and record.out != str(out) and record.status != "skip":
                 fix = f"put release.out back, or remove {self.store.path(occurrence.name)} to begin again"
@@ -240,6 +240,15 @@ class _Call:
         if self.dry_run:
             return _result(occurrence, "due", f"{'goes on with' if on else 'writes'} {out}", record)
         return self._attempt(occurrence, config, tried + 1)
+
+    def _payable(self, config: ReleaseConfig, record: Record) -> bool:
+        """Say whether the budget now suffices for a period that was set aside."""
+        if config.ledger is None or record.epsilon is None or record.delta is None:
+            return True
+        left = left_in(read_ledger(config.ledger, dry_run=self.dry_run), config.ledger, self.now)
+        rho = None if record.rho is None else exact(record.rho)
+        recorded = synth.Cost.of(exact(record.epsilon), exact(record.delta), rho)
+        return not excess(synth.Cost(*map(min, synth.Cost.of(*most_cost_of(config)), recorded)), left)
 
     def _set_aside(
         self,
@@ -340,16 +349,6 @@ def _result(
     attempts = record.attempts if record else 0
     tried = record.time if record else ""
     return Result(occurrence.name, occurrence.at, status, occurrence.local, detail, kind, attempts, tried)
-
-
-def _payable(config: ReleaseConfig, record: Record, *, dry_run: bool) -> bool:
-    """Say whether the budget now suffices for a period that was set aside."""
-    if config.ledger is None or record.epsilon is None or record.delta is None:
-        return True
-    left = left_in(read_ledger(config.ledger, dry_run=dry_run), config.ledger)
-    rho = None if record.rho is None else exact(record.rho)
-    recorded = synth.Cost.of(exact(record.epsilon), exact(record.delta), rho)
-    return not excess(synth.Cost(*map(min, synth.Cost.of(*most_cost_of(config)), recorded)), left)
 
 
 def _absent(config: ReleaseConfig) -> list[Path]:

@@ -66,7 +66,7 @@ def _row(cost: Cost, delta: Fraction) -> dict[str, str]:
     return {
         "release": cost.name,
         "due": cost.due.date().isoformat(),
-        "paid": _NONE if cost.account is None else "yes" if cost.payable else "no",
+        "paid": _NONE if cost.account is None else "yes" if cost.payable else "later" if cost.waits else "no",
         "epsilon": _up(own.get("epsilon")),
         "delta": _up(own.get("delta")),
         "rho": _up(own.get("rho")),

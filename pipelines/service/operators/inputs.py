@@ -12,9 +12,10 @@ from pathlib import Path
 import synth
 from pipelines.config.loading import ReleaseConfig, load_config
 from pipelines.config.toml import ConfigError
-from pipelines.ledger.budgets import Account, Budget
+from pipelines.ledger.budgets import Account
 from pipelines.ledger.chain import LedgerError
 from pipelines.ledger.ledger import Ledger
+from pipelines.running.payment import budgets_in
 from pipelines.schedule.calendar import read_calendar
 from pipelines.service.queue.worker_process import without_paths
 from pipelines.service.refusals import conflict, not_found
@@ -40,7 +41,11 @@ class BudgetLine:
     ----------
     data_set : str
     period : str or None
-        None is for ever.
+        None is for ever, or for `years`.
+    years : int or None
+        Of a budget for any so many years.
+    label : str or None
+        Its period or years, for people.
     epsilon, delta, rho : str or None
         The budget; decimal text. None: it does not limit the sum of epsilons, or of rhos.
     spent_epsilon, spent_delta, spent_rho, spent_rho_delta : str
@@ -55,6 +60,8 @@ class BudgetLine:
 
     data_set: str
     period: str | None
+    years: int | None
+    label: str | None
     epsilon: str | None
     delta: str
     rho: str | None
@@ -89,22 +96,23 @@ def usable_config(settings: ServiceSettings, name: str) -> ReleaseConfig:
 
 def budgets(settings: ServiceSettings) -> list[BudgetLine]:
     """Return the budgets of all ledgers that registered inputs and the calendar name, used or not."""
-    lines: dict[tuple[Path, str, str | None], BudgetLine] = {}
+    lines: dict[tuple[Path, str, str | None, int | None], BudgetLine] = {}
     for config in _configurations(settings):
         if (named := config.ledger) is None:
             continue
         try:
             if named.file.exists():
                 for account in Ledger(named.file).accounts():
-                    lines[named.file, account.data_set, account.budget.period] = _line(account)
-            planned = Budget(named.epsilon, named.delta, named.period, named.rho)
+                    budget = account.budget
+                    lines[named.file, account.data_set, budget.period, budget.years] = _line(account)
+            planned, _ = budgets_in(named)
         except LedgerError as error:
             raise ServiceError(
                 503, "ledger", without_paths(shown_message(error, one_line=True), [str(named.file)])
             ) from error
         unused = _line(Account(named.data_set, planned, synth.Cost.of_all(()), debits=0, unfinished=0))
-        lines.setdefault((named.file, named.data_set, named.period), unused)
-    return sorted(lines.values(), key=lambda line: (line.data_set, line.period or ""))
+        lines.setdefault((named.file, named.data_set, named.period, None), unused)
+    return sorted(lines.values(), key=lambda line: (line.data_set, line.period or "", line.years or 0))
 
 
 def _input_files(settings: ServiceSettings) -> dict[str, Path]:
@@ -147,6 +155,8 @@ def _line(account: Account) -> BudgetLine:
     return BudgetLine(
         account.data_set,
         budget.period,
+        budget.years,
+        budget.label,
         epsilon=down(budget.epsilon),
         delta=synth.decimal_down(budget.delta),
         rho=down(budget.rho),

@@ -337,10 +337,8 @@ def get_run(request: Request, desk: Viewing, run: RunNumber) -> Response:
         remaining=unpaid and ", ".join(_remaining(budget, unpaid.paid.price) for budget in paying),
         budgets=budgets,
         problem=problem,
-        short=unpaid is not None and not paying,
-        payable={
-            number for number, price in costs.items() if any(_pays(budget, price) for budget in budgets)
-        },
+        short=unpaid is not None and not _affordable(budgets, unpaid.paid.price),
+        payable={number for number, price in costs.items() if _affordable(budgets, price)},
     )
 
 
@@ -482,9 +480,16 @@ def _pays(budget: BudgetLine, price: Price) -> bool:
     return not excess(synth.Cost.of(*price), _left(budget))
 
 
+def _affordable(budgets: list[BudgetLine], price: Price) -> bool:
+    """Whether a budget pays, and each that counts the debits of all periods."""
+    return any(_pays(budget, price) for budget in budgets) and all(
+        _pays(budget, price) for budget in budgets if budget.period is None
+    )
+
+
 def _remaining(budget: BudgetLine, price: Price) -> str:
     """What is left of a budget that pays, rounded down."""
     cost = synth.Cost.of(*price)
     left = {name: amount - getattr(cost, name) for name, amount in _left(budget).items()}
     words = amounts_in_words(left, synth.decimal_down, 4)
-    return words + (f" of {budget.period}" if budget.period else "")
+    return words + (f" of {budget.label}" if budget.label else "")

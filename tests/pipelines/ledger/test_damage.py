@@ -212,8 +212,8 @@ def test_another_structure(whole: Path, tmp_path: Path) -> None:
         "DROP TRIGGER releases_INSERT": "tables or triggers",
         "CREATE TRIGGER t AFTER INSERT ON spends BEGIN DELETE FROM releases; END": "tables or triggers",
         "ALTER TABLE spends ADD COLUMN x": "tables or triggers",
-        "PRAGMA user_version = 5": "the ledger's format is 5, and this version reads 4. Fix: use the version",
-        "PRAGMA user_version = 3": "the ledger's format is 3, and this version reads 4.* new ledger",
+        "PRAGMA user_version = 6": "the ledger's format is 6, and this version reads 5. Fix: use the version",
+        "PRAGMA user_version = 4": "the ledger's format is 4, and this version reads 5.* new ledger",
         "PRAGMA application_id = 7": "not a ledger",
     }.items():
         ledger = copy_of(whole, tmp_path)

@@ -7,16 +7,19 @@ import hashlib
 import io
 import json
 import stat
-from datetime import UTC, datetime, timedelta, timezone
+import tempfile
+from datetime import UTC, date, datetime, timedelta, timezone
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pipelines.ledger import ledger as ledger_module
-from pipelines.ledger.budgets import Budget, OverBudgetError, PolicyError
+from pipelines.ledger.budgets import Budget, OverBudgetError, PolicyError, first_day
 from pipelines.ledger.chain import LedgerError
 from pipelines.ledger.ledger import Charge, Debit, Ledger
 from pipelines.ledger.terms import ANYWHERE, Terms
@@ -314,7 +317,7 @@ def test_a_budget_that_was_entered_in_another_spelling_still_binds(
     with monkeypatch.context() as patch:
         patch.setattr(ledger_module, "check_spelling", lambda *_: None)  # as by another program
         pay(ledger, "1", data_set="jobs", budget=of("2019"))
-        pay(ledger, "1", data_set="j\u043ebs", budget=of("\uff12019"), total=of())
+        pay(ledger, "1", data_set="j\u043ebs", budget=of("\uff12019"), beside=[of()])
     assert ledger.spent("jobs", "2019")[0] == 2
     with pytest.raises(OverBudgetError, match="for 2019"):
         pay(ledger, "2", data_set="jobs", budget=of("2019"))
@@ -403,7 +406,7 @@ def test_a_budget_in_both_limits_both(ledger: Ledger) -> None:
 def test_a_total_in_rho_limits_periods_in_epsilon(ledger: Ledger) -> None:
     def year(period: str, total: Budget | None) -> None:
         budget = Budget(Fraction(8), Fraction("1e-5"), period)
-        pay(ledger, "8", "1e-6", budget=budget, total=total, rho=Fraction(1, 2))
+        pay(ledger, "8", "1e-6", budget=budget, beside=[total] if total else [], rho=Fraction(1, 2))
 
     year("2026", RHO)
     year("2027", None)
@@ -422,6 +425,103 @@ def test_debits_of_the_last_years(ledger: Ledger) -> None:
     assert ledger.spent("jobs", since=since + timedelta(microseconds=1)).epsilon == 1
     (account,) = ledger.accounts(since)
     assert (account.debits, len(account.releases), account.spent.epsilon) == (2, 2, 2)
+
+
+# --- a window of years
+
+LIFE = Budget(Fraction(100), Fraction(1, 2))
+WINDOW = Budget(Fraction(2), Fraction(1, 4), years=5)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5000), st.integers(1, 8)), max_size=14), st.integers(1, 4))
+def test_no_window_of_years_exceeds_its_budget(asked: list[tuple[int, int]], years: int) -> None:
+    """A debit is refused if, and only if, the years that end with its day would have more."""
+    window = Budget(Fraction(1), Fraction(1, 4), years=years)
+    paid: list[tuple[date, Fraction]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = Ledger(Path(folder) / "ledger.sqlite")
+        for days, eighths in sorted(asked):
+            now, cost = datetime(2023, 12, 30, 23, 59, tzinfo=UTC) + timedelta(days), Fraction(eighths, 8)
+            today = now.date()
+            # Another way to count: an earlier day is outside if its anniversary is not after today.
+            inside = [amount for day, amount in paid if anniversary(day, years) > today]
+            try:
+                pay(ledger, str(cost), "0", budget=LIFE, beside=[window], now=now)
+            except OverBudgetError:
+                assert sum(inside) + cost > 1
+            else:
+                assert sum(inside) + cost <= 1
+                paid.append((today, cost))
+        for first, _ in paid:
+            assert sum(cost for day, cost in paid if first <= day < anniversary(first, years)) <= 1
+
+
+def anniversary(day: date, years: int) -> date:
+    """The day on which so many years are over; of the 29th of February, in other years, the next day."""
+    try:
+        return day.replace(year=day.year + years)
+    except ValueError:
+        return date(day.year + years, 3, 1)
+
+
+def test_a_window_limits_later_debits_that_do_not_state_it(ledger: Ledger) -> None:
+    """One of another length is another budget; a clock set back leaves none of them."""
+    for year in (2026, 2027):
+        pay(ledger, "1", now=NOON.replace(year=year), budget=LIFE, beside=[WINDOW])
+    before = ledger.entries()
+    for beside in ([], [Budget(Fraction(9), Fraction(1, 4), years=6)]):
+        with pytest.raises(
+            OverBudgetError, match=r"the budget for any 5 year\(s\) .* too little epsilon is left"
+        ):
+            pay(ledger, "1/10", now=NOON.replace(year=2031, month=2, day=28), budget=LIFE, beside=beside)
+    with pytest.raises(LedgerError, match=r"before the last entry .* Fix: set the clock"):
+        pay(ledger, "1/10", now=NOON.replace(year=2020), budget=LIFE)
+    assert ledger.entries() == before
+    assert ledger.remaining("jobs", WINDOW, now=NOON.replace(year=2031))["epsilon"] == 1
+    pay(
+        ledger, "1", now=NOON.replace(year=2031, hour=0), budget=LIFE
+    )  # earlier in the day than five years ago
+    life, window = ledger.accounts(now=NOON.replace(year=2031))
+    assert (life.spent.epsilon, window.spent.epsilon, window.left["epsilon"]) == (3, 2, 0)
+    assert (life.debits, window.debits, window.budget) == (3, 2, WINDOW)
+    wider = Budget(Fraction(3), Fraction(1, 4), years=5)
+    pay(ledger, "1", now=NOON.replace(year=2031), budget=LIFE, beside=[wider])  # raised
+    assert ledger.verify().entries == len(before) + 3
+
+
+def test_budgets_of_a_life_a_period_and_years_all_limit(ledger: Ledger) -> None:
+    def year(number: int, epsilon: str) -> None:
+        budget = Budget(Fraction(2), Fraction(1, 9), str(number))
+        life = Budget(Fraction(5), Fraction(1, 2))
+        pay(ledger, epsilon, budget=budget, beside=[life, window], now=NOON.replace(year=number))
+
+    window = Budget(Fraction(3), Fraction(1, 4), years=2)
+    year(2026, "2")
+    for number, epsilon, refused in ((2026, "1/9", "for 2026"), (2027, "3/2", r"for any 2 year\(s\)")):
+        with pytest.raises(OverBudgetError, match=f"the budget {refused} does not allow"):
+            year(number, epsilon)
+    for number in (2027, 2029):
+        year(number, "1")
+    with pytest.raises(OverBudgetError, match="the budget for ever does not allow"):
+        year(2031, "3/2")
+    assert [account.budget.label for account in ledger.accounts()] == [
+        None, "any 2 year(s)", "2026", "2027", "2029"
+    ]  # fmt: skip
+
+
+def test_what_is_no_window() -> None:
+    for years in (0, -1, 1001):
+        with pytest.raises(LedgerError, match=r"Fix: state 1 to 1,000 years"):
+            Budget(Fraction(1), Fraction(0), years=years)
+    with pytest.raises(LedgerError, match="a period and years"):
+        Budget(Fraction(1), Fraction(0), "2026", years=5)
+    for last, first in (
+        ("2028-02-29", "2023-03-01"),
+        ("2028-02-28", "2023-03-01"),
+        ("2029-02-28", "2024-02-29"),
+    ):
+        assert first_day(date.fromisoformat(last), 5).isoformat() == first
+    assert first_day(date(5, 1, 1), 5) == date.min
 
 
 def test_what_is_no_budget_and_no_amount(ledger: Ledger) -> None:

@@ -34,7 +34,7 @@ def paid_only(monkeypatch: pytest.MonkeyPatch) -> None:
 def office(config_tables: dict[str, Any], tmp_path: Path, paid_only: None) -> Callable[..., Office]:
     """Return a calendar whose releases are only paid for, and that tells everything to a file."""
 
-    def calendar(**ledger: str) -> Office:
+    def calendar(**ledger: Any) -> Office:
         made = Office(tmp_path / "office", config_tables, **ledger)
         made.write(calendar=COMMAND)
         return made

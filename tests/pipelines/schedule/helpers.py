@@ -6,7 +6,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable
-from fractions import Fraction
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,9 +16,9 @@ import tomlkit
 
 from helpers import SCHEDULE, with_values
 from pipelines.config.loading import ReleaseConfig
-from pipelines.ledger.budgets import Budget
 from pipelines.ledger.chain import LedgerError
 from pipelines.ledger.ledger import Charge, Ledger
+from pipelines.running.payment import budgets_in
 from pipelines.schedule import due as due_module
 from pipelines.schedule.summary import Summary
 from synth.rationals import decimal_up, exact
@@ -31,7 +31,7 @@ class Office:
     """A calendar of years from 2021, its inputs, a ledger, and what comes out."""
 
     def __init__(
-        self, folder: Path, tables: dict[str, Any], jobs: bytes = b"confidential", **ledger: str
+        self, folder: Path, tables: dict[str, Any], jobs: bytes = b"confidential", **ledger: Any
     ) -> None:
         self.folder, self.calendar, self.out = folder, folder / "calendar", folder / "out"
         self.state, self.jobs = self.calendar / "state", jobs
@@ -110,7 +110,12 @@ class Office:
 
 
 def release(
-    config: ReleaseConfig, *, plan: Path, moment: Callable[[str], None] = lambda _: None, **_: object
+    config: ReleaseConfig,
+    *,
+    plan: Path,
+    moment: Callable[[str], None] = lambda _: None,
+    now: datetime | None = None,
+    **_: object,
 ) -> None:
     """Pay for a release as a run does, and make its folder; a second call goes on where the first stopped."""
     out, settings = config.release.out, config.ledger
@@ -125,17 +130,16 @@ def release(
     number = hashlib.sha256(str(out).encode()).hexdigest()[:16]
     name, book = f"{config.release.name}, run {number}", Ledger(settings.file)
     if not (settings.file.exists() and any(entry.release == name for entry in book.entries())):
-        total = settings.total_epsilon and Budget(settings.total_epsilon, settings.total_delta or Fraction(0))
         try:
             epsilon, delta = (exact(decimal_up(x)) for x in (config.privacy.epsilon, config.privacy.delta))
             charge = Charge(settings.data_set, epsilon, delta, "0" * 64, name)
-            book.debit(charge, Budget(settings.epsilon, settings.delta, settings.period, settings.rho), total)
+            book.debit(charge, *budgets_in(settings), now=now)
         except LedgerError:
             shutil.rmtree(staging)
             raise
     moment("after the debit")
     (paid,) = (entry for entry in book.entries() if entry.kind == "debit" and entry.release == name)
-    book.outcome(paid.hash, "finished")
+    book.outcome(paid.hash, "finished", now=now)
     state.with_name("run.json").touch()
     state.unlink()
     staging.rename(out)
