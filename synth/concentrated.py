@@ -88,6 +88,31 @@ def rho_of_pure(epsilon: Fraction) -> Fraction:
         return upper_fraction(x * (x / 2).tanh())
 
 
+def pure_within(rho: Fraction) -> Fraction:
+    """Return about the largest epsilon with which all epsilon-DP mechanisms are rho-zCDP, never more.
+
+    Parameters
+    ----------
+    rho : Fraction
+        At least 0.
+
+    Returns
+    -------
+    Fraction
+        `rho_of_pure` it is at most rho.
+
+    Raises
+    ------
+    TypeError
+        If rho is a float.
+    ValueError
+        If rho is negative, or above 10^6 - 2.
+    """
+    rho = _rho(rho)
+    # epsilon tanh(epsilon/2) is more than rho at rho + 2, as 1 - tanh(x) is below 2 e^(-2x).
+    return Fraction(0) if rho == 0 else _largest(lambda epsilon: rho_of_pure(epsilon) <= rho, rho + 2)
+
+
 def delta_of(rho: Fraction, epsilon: Fraction) -> Fraction:
     """Return a delta with which rho-zCDP is (epsilon, delta)-differential privacy, rounded up.
 
@@ -271,14 +296,14 @@ def probabilistic_rho_within(epsilon: Fraction, delta: Fraction, neighbours: int
     return _largest(lambda rho: probabilistic_epsilon_of(rho, delta, neighbours) <= epsilon, epsilon)
 
 
-def _largest(fits: Callable[[Fraction], bool], epsilon: Fraction) -> Fraction:
-    """Return the largest rho that fits, to one part in 2^40 and rounded down; above epsilon none is tried."""
-    if epsilon == 0 or fits(epsilon):
-        return epsilon
-    high = epsilon
+def _largest(fits: Callable[[Fraction], bool], most: Fraction) -> Fraction:
+    """Return the largest number that fits, to a part in 2^40, rounded down; none above `most` is tried."""
+    if most == 0 or fits(most):
+        return most
+    high = most
     while not fits(high / 2):
         high /= 2
-        if high < epsilon / 2**200:
+        if high < most / 2**200:
             return Fraction(0)
     low = high / 2
     for _ in range(40):

@@ -108,15 +108,19 @@ class PublicConfig(Section):
         """The mechanism that is named, or all that may be chosen and have what else is asked for."""
         if self.release.mechanism is not None:
             return (self.release.mechanism,)
-        tables = self.release, self.privacy, self.plan, self.workplaces, self.geography
         return tuple(
             name
             for name, mechanism in sorted(synth.MECHANISMS.items())
             if mechanism.chosen
-            and not any(settings_missing(mechanism, *tables))
+            and self.allows(name)
             # Resampling is tried where it is named: trials do not see which records lots leave out.
             and ("tables" in mechanism.settings or not self.measures_workplaces)
         )
+
+    def allows(self, mechanism: str) -> bool:
+        """Whether a mechanism has what is asked for."""
+        tables = self.release, self.privacy, self.plan, self.workplaces, self.geography
+        return not any(settings_missing(synth.MECHANISMS[mechanism], *tables))
 
     @property
     def protects_records(self) -> bool:

@@ -6,8 +6,8 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +180,7 @@ def plan(
     *,
     progress: Progress | None = None,
     scheduler: str | None = None,
+    notes: Iterable[str] = (),
 ) -> PlanReport:
     """Plan a release, and write the plan with its report; no home is read.
 
@@ -194,6 +195,8 @@ def plan(
     scheduler : str, optional
         Address of a Dask cluster (``tls://...``) whose workers try plans; by default threads of this
         process. The plan is the same.
+    notes : iterable of str
+        What else the plan and its release say, beside the notes about public inputs.
 
     Returns
     -------
@@ -223,6 +226,7 @@ def plan(
     with trying_on(scheduler) as parallel_map:
         with steps.step(Step.READ_PUBLIC_INPUTS):
             inputs = read_public_inputs(config, progress)
+            inputs = replace(inputs, notes=(*inputs.notes, *notes))
         with steps.step(Step.CHOOSE):
             made = make_plan(config, inputs, progress=progress, parallel_map=parallel_map)
             guarantee = certify(made)

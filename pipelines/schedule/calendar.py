@@ -31,8 +31,7 @@ from pipelines.config.problems import describe
 from pipelines.config.sections import Section
 from pipelines.config.toml import ConfigError, read_toml
 from pipelines.schedule.notify import Notify
-from synth.composition import record_share
-from synth.rationals import decimal_down, exact
+from pipelines.schedule.shares import share_of
 
 # --- periods
 
@@ -321,6 +320,10 @@ class Occurrence:
 
     def config(self) -> ReleaseConfig:
         """Return the configuration of the release."""
+        return self.config_and_note()[0]
+
+    def config_and_note(self) -> tuple[ReleaseConfig, str]:
+        """Return the configuration, and why its mechanism is what it is, where the calendar chose it."""
         data, names = copy.deepcopy(self.schedule.tables), self.period.names()
         problems: list[str] = []
         for key, value in self.schedule.file.set.items():
@@ -333,16 +336,13 @@ class Occurrence:
             raise ConfigError(f"{where}: {problem}" for problem in problems)
         config = check_config(data, self.schedule.file.base.parent, where)
         if (shares := self.schedule.file.shares) is None:
-            return config
-        total = None if config.ledger is None else config.ledger.over_all_periods
-        if total is None or total[0] is None:
-            fix = "add [ledger] with epsilon and without period, or with total_epsilon and total_delta"
-            raise ConfigError(f"{where}: shares: there is no epsilon over all periods to share; {fix}")
-        # A certificate rounds up to as many digits, so that no debit is above its share.
-        share = [exact(decimal_down(amount / shares)) for amount in (total[0], total[1])]
-        epsilon, delta = record_share(share[0], share[1], config.jobs.records_per_worker)
-        privacy = config.privacy.model_copy(update={"epsilon": epsilon, "delta": delta})
-        return config.model_copy(update={"privacy": privacy})
+            return config, ""
+        try:
+            share = share_of(config, shares)
+        except ValueError as error:
+            raise ConfigError(f"{where}: shares: {error}") from None
+        release = config.release.model_copy(update={"mechanism": share.mechanism})
+        return config.model_copy(update={"privacy": share.privacy, "release": release}), share.note
 
 
 @dataclass(frozen=True)

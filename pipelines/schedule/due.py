@@ -207,7 +207,7 @@ class _Call:
             fix = f"correct the cause, then remove {self.store.path(occurrence.name)}"
             return _result(occurrence, "given up", f"{tried} attempts; {fix}", record)
         try:
-            config = occurrence.config()
+            config, note = occurrence.config_and_note()
             out = config.release.out
             if (owner := self.owners.setdefault(str(out), occurrence.name)) != occurrence.name:
                 fix = "give each release its own release.out"
@@ -239,7 +239,7 @@ class _Call:
             return _result(occurrence, "overdue" if late else "waiting", detail, record)
         if self.dry_run:
             return _result(occurrence, "due", f"{'goes on with' if on else 'writes'} {out}", record)
-        return self._attempt(occurrence, config, tried + 1)
+        return self._attempt(occurrence, config, note, tried + 1)
 
     def _payable(self, config: ReleaseConfig, record: Record) -> bool:
         """Say whether the budget now suffices for a period that was set aside."""
@@ -271,7 +271,7 @@ class _Call:
         detail = f"{reason}; set aside, later periods go on. To take it up again, {fix}, or remove {path}"
         return _result(occurrence, "skip", detail, record)
 
-    def _attempt(self, occurrence: Occurrence, config: ReleaseConfig, number: int) -> Result:
+    def _attempt(self, occurrence: Occurrence, config: ReleaseConfig, note: str, number: int) -> Result:
         name, out = occurrence.name, config.release.out
         record = Record(
             name, occurrence.at.isoformat(), str(out), "begun", number, self.now.isoformat(timespec="seconds")
@@ -286,7 +286,8 @@ class _Call:
             try:
                 if not (RunFolder.of(out).begun or RunFolder(out).checked):  # no attempt got as far as paying
                     shutil.rmtree(planned, ignore_errors=True)
-                    plan(config, planned, progress=self.progress, scheduler=self.calendar.scheduler)
+                    notes, scheduler = [note] if note else [], self.calendar.scheduler
+                    plan(config, planned, progress=self.progress, scheduler=scheduler, notes=notes)
                 make_release(config, plan=planned, progress=self.progress, scheduler=self.calendar.scheduler)
                 if (destination := occurrence.schedule.file.publish) is not None:
                     _log.info("Publishing the release ...")

@@ -410,7 +410,7 @@ def test_shares_need_a_budget_over_all_periods(office: Callable[..., Office]) ->
     world = office(period="2021")
     world.write(ri="shares = 3\n" + SCHEDULE)
     (problem,) = read_calendar(world.calendar).problems
-    assert "shares: there is no epsilon over all periods to share" in problem
+    assert "shares: there is no budget over all periods to share; add [ledger] with epsilon" in problem
     world.budget(total_epsilon="24", total_delta="1e-5")
     (schedule,) = read_calendar(world.calendar).schedules
     assert next(schedule.occurrences()).config().privacy.epsilon == 8
