@@ -133,38 +133,46 @@ def due(folder: Path, dry_run: bool) -> None:
     sys.exit(summary.exit_code)
 
 
-@click.command(epilog="Example: odsynth series releases/ --years 20 --to series.png")
+@click.command(epilog="Example: odsynth series releases/ --years 20 --to series.html")
 @click.argument("folder", type=FOLDER)
 @click.option("--years", type=click.IntRange(1, 200), default=20, show_default=True, help="How far to look.")
 @click.option(
     "--delta", default="1e-5", show_default=True, help="At which the epsilon of all releases is told."
 )
-@click.option("--to", type=PATH, help="A picture of these epsilons (PNG).")
-def series(folder: Path, years: int, delta: str, to: Path | None) -> None:
+@click.option("--plan", is_flag=True, help="Plan a release where none is planned, to tell its error.")
+@click.option("--to", type=PATH, help="A picture (.png), or a page for a committee (.html).")
+def series(folder: Path, years: int, delta: str, plan: bool, to: Path | None) -> None:
     """Say what a calendar costs over many years.
 
     For each release of the release calendar FOLDER: its cost, the epsilon of all releases of its data set by
-    then, by plain sums and by zCDP, and what is left; then where each budget ends. Nothing is made, and
-    nothing is paid.
+    then, by plain sums and by zCDP, what is left, and, where a plan tells it, its expected error; then where
+    each budget ends, and which noise loses less. Nothing is made, and nothing is paid.
 
     Exit code 1: a file of the calendar, or a ledger, cannot be used.
     """
-    from pipelines.schedule.series import draw_series, series_table
-
-    chosen, summary = _delta(delta), pipelines.series(folder, years=years)
-    if (ahead := summary.outlook) is not None and ahead.costs:
-        click.echo(series_table(ahead.costs, chosen).to_string(index=False))
-        click.echo(f"Together: epsilon of all releases of the data set, at delta {synth.decimal_up(chosen)}")
-        for end in ahead.ends:
+    if to is not None and to.suffix not in (".png", ".html"):
+        raise click.BadParameter(f"{to.name} ends in neither .png nor .html; write one", param_hint="--to")
+    told = pipelines.series(folder, years=years, delta=_delta(delta), plan=plan)
+    if told.outlook.costs:
+        click.echo(told.table().to_string(index=False))
+        at_delta = f"at delta {synth.decimal_up(told.delta)}"
+        click.echo(f"Together: epsilon of all releases of the data set, {at_delta}")
+        if told.forecasts:
+            click.echo("Loss: share of jobs that a table is expected to count elsewhere")
+        for planned, forecast in told.plans.items():
+            click.echo(f"error     as planned for {planned}: {forecast.example or 'see loss'}")
+        for end in told.outlook.ends:
             click.echo(f"budget    {end}")
+        for noise in told.noises:
+            click.echo(f"noise     {noise}")
         if to is not None:
-            draw_series(ahead.costs, chosen, to)
+            (told.draw if to.suffix == ".png" else told.write_page)(to)
             click.echo(f"Written   {to}")
     else:
         click.echo("No release is to come.")
-    for problem in summary.problems:
+    for problem in told.problems:
         click.echo(f"problem   {problem}")
-    sys.exit(1 if summary.problems else 0)
+    sys.exit(1 if told.problems else 0)
 
 
 @click.group(epilog="Example: odsynth fetch lodes --state ri --year 2019 --lodes 7 data/")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import synth
 from pipelines.config.loading import ReleaseConfig
@@ -72,15 +73,22 @@ def period_price(config: ReleaseConfig, planned: Path) -> tuple[Price, str]:
     It is "certified" if a plan of this very configuration is in the folder, else "requested": then it is the
     most that the release may cost.
     """
-    requested = most_cost_of(config), "requested"
+    if (numbers := numbers_of_plan(config, planned)) is None:
+        return most_cost_of(config), "requested"
+    return Debited.model_validate(numbers["debit"]).price, "certified"
+
+
+def numbers_of_plan(config: ReleaseConfig, planned: Path) -> dict[str, Any] | None:
+    """Return the numbers beside a plan; None if no plan of this very configuration is in the folder."""
     try:
         document = json.loads((planned / PLAN_FOLDER / "plan.json").read_bytes())
-        debited = Debited.model_validate(json.loads((planned / PLAN_NUMBERS).read_bytes())["debit"])
-        if document["configuration"] != config.public.quoted():
-            return requested
+        numbers: dict[str, Any] = json.loads((planned / PLAN_NUMBERS).read_bytes())
+        Debited.model_validate(numbers["debit"])
+        if document["configuration"] == config.public.quoted():
+            return numbers
     except (OSError, ValueError, TypeError, KeyError):
-        return requested
-    return debited.price, "certified"
+        pass
+    return None
 
 
 def outlook(

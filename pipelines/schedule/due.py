@@ -190,7 +190,7 @@ class _Call:
             following = (candidate for candidate in schedule.occurrences() if candidate.at > self.now)
             if (occurrence := next(following, None)) is not None:
                 try:
-                    _refuse_wrong_paths(occurrence, _absent(occurrence.config()))
+                    _refuse_wrong_paths(occurrence, absent_files(occurrence.config()))
                 except ConfigError as error:
                     yield from error.problems
 
@@ -227,7 +227,7 @@ class _Call:
             if record is not None and record.out != str(out) and record.status != "skip":
                 fix = f"put release.out back, or remove {self.store.path(occurrence.name)} to begin again"
                 raise ConfigError(f"{occurrence.name}: the release was begun in {record.out}; {fix}")
-            absent = [] if on else _absent(config)
+            absent = [] if on else absent_files(config)
             _refuse_wrong_paths(occurrence, absent)
         except ConfigError as error:
             return _result(occurrence, "failed", shown_message(error, one_line=True), record, error)
@@ -352,7 +352,7 @@ def _result(
     return Result(occurrence.name, occurrence.at, status, occurrence.local, detail, kind, attempts, tried)
 
 
-def _absent(config: ReleaseConfig) -> list[Path]:
+def absent_files(config: ReleaseConfig) -> list[Path]:
     """Return the files that a run reads and that are not there."""
     return [path for path in _inputs(config) if _missing(path)]
 

@@ -16,7 +16,6 @@ import synth
 from helpers import NOW, SCHEDULE
 from pipelines.cli.main import main
 from pipelines.schedule.due import due
-from pipelines.schedule.series import draw_series, series_table
 
 from .helpers import Office
 
@@ -36,10 +35,8 @@ def test_the_table_is_what_is_then_paid(office: Callable[..., Office], tmp_path:
     before = world.tree()
     told = pipelines.series(world.calendar, years=200, now=NOW)
     assert world.tree() == before
-    assert told.outlook is not None
     assert told.problems == ()
-    costs = told.outlook.costs
-    table = series_table(costs, DELTA)
+    costs, table = told.outlook.costs, told.table()
     one = synth.Cost.of(Fraction(1, 10), Fraction(0))
     paid = int(Fraction(1, 10) / one.rho)  # the budget in rho ends first
     assert list(table["paid"][: paid + 1]) == ["yes"] * paid + ["no"]
@@ -59,9 +56,8 @@ def test_the_table_is_what_is_then_paid(office: Callable[..., Office], tmp_path:
     due(world.calendar, now=NOW)
     assert world.book.spent("jobs") == costs[2].spent == synth.Cost.of_all([one] * 3)
     after = pipelines.series(world.calendar, years=200, now=NOW + timedelta(hours=1)).outlook
-    assert after is not None
     assert [cost.spent for cost in after.costs] == [cost.spent for cost in costs[3:]]
-    draw_series(costs, DELTA, tmp_path / "series.png")
+    told.draw(tmp_path / "series.png")
     assert (tmp_path / "series.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -92,3 +88,42 @@ def test_the_command_says_what_cannot_be_known(
     refused = invoke("series", world.calendar)
     assert refused.exit_code == 1
     assert "problem   ri.toml" in refused.stdout
+    assert invoke("series", world.calendar, "--to", tmp_path / "series.pdf").exit_code == 2
+
+
+def test_a_page_says_what_is_decided(
+    office: Callable[..., Office], invoke: Callable[..., click.testing.Result], tmp_path: Path
+) -> None:
+    """A picture inside, no path of this machine, and no markup by a name."""
+    world = office(data_set="<b>jobs</b> (all)", epsilon="20", delta="1e-4", window_years=2,
+                   window_epsilon="8", window_delta="1e-4")  # fmt: skip
+    path = tmp_path / "series.html"
+    assert invoke("series", world.calendar, "--years", "2", "--to", path).exit_code == 0
+    page = path.read_text()
+    assert str(world.folder) not in page
+    assert "<b>jobs" not in page
+    assert "&lt;b&gt;jobs&lt;/b&gt; (all) (ledger.sqlite): does not pay in time ri-2022" in page
+    assert page.count("data:image/png;base64,iVBOR") == 1
+    assert "<td>later</td>" in page
+    assert "No release is planned yet" in page
+
+
+def test_a_plan_tells_the_error_of_releases_like_it(world: Office, tmp_path: Path) -> None:
+    """None is planned at first; with `plan` one is, and kept nowhere. A plan on record then says the same."""
+    before = world.tree()
+    assert pipelines.series(world.calendar, years=1, now=NOW).forecasts == {}
+    told = pipelines.series(world.calendar, years=1, now=NOW, plan=True)
+    assert world.tree() == before
+    assert set(told.forecasts) == {"ri-2021", "ri-2022", "ri-2023", "ri-2024"}
+    assert {forecast.planned for forecast in told.forecasts.values()} == {"ri-2021"}
+    losses = [column for column in told.table() if column.startswith("loss: ")]
+    assert len(losses) == len(told.forecasts["ri-2024"].tables)
+    assert (told.table()[losses].nunique() == 1).all()
+    told.write_page(tmp_path / "series.html")
+    page = (tmp_path / "series.html").read_text()
+    assert told.forecasts["ri-2021"].example in page
+    assert " jobs is off by " in told.forecasts["ri-2021"].example
+    due(world.calendar, now=NOW.replace(year=2022, month=3))
+    after = pipelines.series(world.calendar, years=1, now=NOW)
+    assert {forecast.planned for forecast in after.forecasts.values()} == {"ri-2021"}
+    assert after.forecasts["ri-2024"].accuracy == told.forecasts["ri-2024"].accuracy
