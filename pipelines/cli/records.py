@@ -161,6 +161,8 @@ def series(folder: Path, years: int, delta: str, plan: bool, to: Path | None) ->
             click.echo("Loss: share of jobs that a table is expected to count elsewhere")
         for planned, forecast in told.plans.items():
             click.echo(f"error     as planned for {planned}: {forecast.example or 'see loss'}")
+        for gap in told.outlook.gaps:
+            click.echo(f"gap       {gap}")
         for end in told.outlook.ends:
             click.echo(f"budget    {end}")
         for noise in told.noises:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ from pipelines.ledger.budgets import (
     Amounts,
     Price,
     amounts_in_words,
+    budgets_of_debit,
     cost_of_debits,
+    counted,
     excess,
     last_budgets,
     line_of_text,
@@ -33,7 +36,7 @@ from pipelines.ledger.chain import Entry, LedgerError
 from pipelines.running.folder import RunFolder
 from pipelines.running.payment import Debited, budgets_in, left_in, most_cost_of, read_ledger
 from pipelines.running.preflight import PLAN_FOLDER, PLAN_NUMBERS
-from pipelines.schedule.calendar import Calendar, Occurrence
+from pipelines.schedule.calendar import Calendar, Occurrence, Period
 from pipelines.schedule.records import Records
 from pipelines.storage.errors import shown_message
 from synth.rationals import decimal_down, decimal_up
@@ -64,7 +67,8 @@ class Outlook:
     # Of what is due and not finished, and of the coming time, at least one period of each schedule.
     costs: tuple[Cost, ...] = ()
     ends: tuple[str, ...] = ()  # of every budget, the first period that it does not pay, one line each
-    problems: tuple[str, ...] = ()  # why a ledger cannot be used, one line each
+    problems: tuple[str, ...] = ()  # why a ledger cannot be used, or what is overspent, one line each
+    gaps: tuple[str, ...] = ()  # of every schedule, the periods between two others that it has no time for
 
 
 def period_price(config: ReleaseConfig, planned: Path) -> tuple[Price, str]:
@@ -74,7 +78,10 @@ def period_price(config: ReleaseConfig, planned: Path) -> tuple[Price, str]:
     most that the release may cost.
     """
     if (numbers := numbers_of_plan(config, planned)) is None:
-        return most_cost_of(config), "requested"
+        other = (
+            "; the plan on record is of another configuration, and is not used" if planned.exists() else ""
+        )
+        return most_cost_of(config), f"requested{other}"
     return Debited.model_validate(numbers["debit"]).price, "certified"
 
 
@@ -105,6 +112,17 @@ def outlook(
     books = _Books(Records(calendar.records), now)
     costs = [books.pay(occurrence) for occurrence in due]
     shown: set[str] = set()
+    last: dict[str, Period] = {}
+    gaps: list[str] = []
+    for occurrence in (
+        *calendar.due(now),
+        *takewhile(lambda o: o.at <= now + shown_time, calendar.coming(now)),
+    ):
+        before = last.setdefault(occurrence.schedule.name, occurrence.period)
+        for missing in range(occurrence.period.number - before.number - 1, 0, -1):
+            label = occurrence.period.earlier(missing).label
+            gaps.append(f"{occurrence.schedule.name}: has no time for {label}, which is not released")
+        last[occurrence.schedule.name] = occurrence.period
     for occurrence in calendar.coming(now):
         soon, schedule = occurrence.at <= now + shown_time, occurrence.schedule.name
         searching = any(first is None for first in books.firsts.values())
@@ -118,7 +136,7 @@ def outlook(
         shown.add(schedule)
     until = (now + searched_time).date().isoformat()
     ends = [f"{account}: {_end(first, until)}" for account, first in books.firsts.items()]
-    return Outlook(tuple(costs), tuple(ends), tuple(books.problems))
+    return Outlook(tuple(costs), tuple(ends), tuple(books.problems), tuple(gaps))
 
 
 def _end(first: Cost | None, until: str) -> str:
@@ -163,6 +181,7 @@ class _Books:
             words = f"{words}; the ledger cannot be used"
             return Cost(name, due, cost, account, None, None, False, told(words))
         time = max(self.now, due)
+        self._tell_overspent(entries, settings, utc_text(time))
         left = left_in(entries, settings, time)
         words = f"{_words(cost, left)} ({source})"
         self.firsts.setdefault(account, None)
@@ -210,6 +229,22 @@ class _Books:
             self.unfinished[settings.file] = [entry for entry in debits if entry.hash not in finished]
             self.entries[settings.file] = _summed(entries, utc_text(self.now))
         return self.entries[settings.file]
+
+    def _tell_overspent(self, entries: list[Entry], settings: LedgerSettings, time: str) -> None:
+        """Note the budgets of which more is spent than they allow, as where one was lowered."""
+        data_set = line_of_text(settings.data_set, "data set")
+        for budget in budgets_of_debit(entries, data_set, *budgets_in(settings)):
+            spent = cost_of_debits(counted(entries, data_set, budget, time))
+            if not excess(spent, budget.limits):
+                continue
+            amounts = {name: getattr(spent, name) for name in budget.limits}
+            problem = (
+                f"{settings.file}: {data_set}: the budget for {budget.label or 'ever'} is overspent: spent "
+                f"{amounts_in_words(amounts, decimal_up, 6)} of "
+                f"{amounts_in_words(budget.limits, decimal_down, 6)}; no release is paid from it until it is "
+                "raised, or until its years have passed"
+            )
+            self.problems += [problem] * (problem not in self.problems)
 
     def _paid(self, config: ReleaseConfig, settings: LedgerSettings) -> str:
         """Say that a release is paid for already; empty if nothing shows that it is."""

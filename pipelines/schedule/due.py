@@ -36,8 +36,10 @@ from pipelines.schedule.costs import outlook, period_price
 from pipelines.schedule.notify import notify
 from pipelines.schedule.records import Record, Records
 from pipelines.schedule.summary import Result, Summary
+from pipelines.storage.checksums import sha256_of
 from pipelines.storage.errors import private_message, shown_message
 from pipelines.storage.progress import Progress
+from pipelines.storage.stored_names import one_form
 from synth.rationals import exact
 
 _log = logging.getLogger(__name__)
@@ -229,6 +231,8 @@ class _Call:
                 raise ConfigError(f"{occurrence.name}: the release was begun in {record.out}; {fix}")
             absent = [] if on else absent_files(config)
             _refuse_wrong_paths(occurrence, absent)
+            if not on:
+                self._refuse_undeclared(occurrence, config)
         except ConfigError as error:
             return _result(occurrence, "failed", shown_message(error, one_line=True), record, error)
         if absent:
@@ -240,6 +244,28 @@ class _Call:
         if self.dry_run:
             return _result(occurrence, "due", f"{'goes on with' if on else 'writes'} {out}", record)
         return self._attempt(occurrence, config, note, tried + 1)
+
+    def _refuse_undeclared(self, occurrence: Occurrence, config: ReleaseConfig) -> None:
+        """Refuse the jobs of another release of the calendar whose cost is added up elsewhere.
+
+        Files of the same content are the same jobs; a dry run reads none. Whether other files are about the
+        same people nobody can see.
+        """
+        own = {path.stat().st_size: path for path in config.jobs.files if path.is_file()}
+        for other in self.calendar.due(self.now):
+            try:
+                declared = other.config()
+            except ConfigError:  # told in its turn
+                continue
+            if _account(declared) == _account(config):
+                continue
+            for path in filter(Path.is_file, declared.jobs.files):
+                if (same := own.get(path.stat().st_size)) is None:
+                    continue
+                if same.samefile(path) or (not self.dry_run and sha256_of(same) == sha256_of(path)):
+                    rule = f"{same} has the jobs of {other.name}, whose cost is added up elsewhere"
+                    fix = "name the same ledger.file and ledger.data_set for both"
+                    raise ConfigError(f"{occurrence.name}: {rule}; {fix}")
 
     def _payable(self, config: ReleaseConfig, record: Record) -> bool:
         """Say whether the budget now suffices for a period that was set aside."""
@@ -350,6 +376,11 @@ def _result(
     attempts = record.attempts if record else 0
     tried = record.time if record else ""
     return Result(occurrence.name, occurrence.at, status, occurrence.local, detail, kind, attempts, tried)
+
+
+def _account(config: ReleaseConfig) -> tuple[Path, str] | None:
+    """Return where the cost of a release is added up."""
+    return None if config.ledger is None else (config.ledger.file, one_form(config.ledger.data_set))
 
 
 def absent_files(config: ReleaseConfig) -> list[Path]:

@@ -91,6 +91,7 @@ class Series:
             "picture": base64.b64encode(picture.getvalue()).decode(),
             "totals": self._totals(),
             "ends": [_without_folder(end) for end in self.outlook.ends],
+            "gaps": self.outlook.gaps,
             "windows": any(cost.waits for cost in costs),
             "forecasts": self.plans,
             "noises": self.noises,

@@ -85,6 +85,7 @@ class Summary:
         lines += [f"notice    {notice}" for notice in self.notices]
         if self.outlook is not None:
             lines += [f"cost      {cost.text}" for cost in self.outlook.costs]
+            lines += [f"gap       {gap}" for gap in self.outlook.gaps]
             lines += [f"budget    {end}" for end in self.outlook.ends]
         return "\n".join(lines)
 

@@ -6,6 +6,7 @@ Most tests replace planning and running by a debit in the real ledger; one test 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import random
 import shutil
 from collections import Counter
@@ -355,6 +356,94 @@ def test_a_schedule_without_a_ledger_has_a_cost_and_no_limit(office: Callable[..
         in text
     )
     assert "budget " not in text
+
+
+# --- what a calendar does not hold
+
+
+def test_a_budget_that_is_overspent_is_told(office: Callable[..., Office]) -> None:
+    """The budget was lowered below what was spent: nothing is paid from it, and a dry run says why."""
+    world = office(epsilon="24", delta="1e-4")
+    world.deliver(2024)
+    due(world.calendar, now=NOW.replace(year=2023))
+    world.budget(epsilon="10")
+    dry = due(world.calendar, now=NOW, dry_run=True)
+    (problem,) = dry.problems
+    assert problem.startswith(
+        f"{world.book.path}: jobs: the budget for ever is overspent: spent epsilon 16, "
+    )
+    assert "of epsilon 10, delta 0.0001; no release is paid from it until it is raised" in problem
+    assert dry.exit_code == EXIT_FAILED
+    assert statuses(due(world.calendar, now=NOW)) == {"ri-2023": "skip"}
+    assert world.book.spent("jobs").epsilon == 16
+
+
+def test_the_same_jobs_under_two_accounts_are_refused(office: Callable[..., Office]) -> None:
+    """As one file, also in a dry run; as two of the same content, before anything is paid."""
+    world = office(epsilon="1000", delta="0.5")
+    other = SCHEDULE.replace("out/", "out/other").replace("Small", "Other")
+    world.write(other=other + '"ledger.data_set" = "workers"\n')
+    assert {result.error for result in due(world.calendar, now=NOW, dry_run=True).results} == {
+        "ConfigError",
+        None,
+    }
+    world.write(other=other.replace("jobs/{", "other/{") + '"ledger.data_set" = "workers"\n')
+    (world.folder / "other").mkdir()
+    for year in (2021, 2022, 2023):
+        world.deliver(year, content=f"jobs of {year}".encode())
+        shutil.copyfile(world.folder / "jobs" / f"{year}.csv.gz", world.folder / "other" / f"{year}.csv.gz")
+    failed = due(world.calendar, now=NOW).results[0]
+    assert (failed.name, failed.status) == ("other-2021", "failed")
+    assert "2021.csv.gz has the jobs of ri-2021, whose cost is added up elsewhere" in failed.detail
+    assert world.debits() == []
+    (world.folder / "other" / "2021.csv.gz").write_bytes(b"jobs of others")
+    assert statuses(due(world.calendar, now=NOW))["other-2021"] == "finished"
+
+
+def test_a_year_without_a_time_is_told(office: Callable[..., Office]) -> None:
+    world = office(epsilon="1000", delta="0.5")
+    dates = "dates = [2022-02-01, 2025-02-01, 2026-02-01]"
+    world.write(ri=SCHEDULE.replace('cron = "0 6 1 2 *"', dates))
+    text = due(world.calendar, now=NOW, dry_run=True).text()
+    assert [line for line in text.splitlines() if line.startswith("gap")] == [
+        f"gap       ri: has no time for {year}, which is not released" for year in (2022, 2023)
+    ]
+
+
+def test_a_plan_of_another_series_is_told_and_not_used(office: Callable[..., Office]) -> None:
+    world = office()
+    (world.state / "ri-2021.plan").mkdir(parents=True)
+    assert (
+        "the plan on record is of another configuration, and is not used"
+        in due(world.calendar, now=NOW, dry_run=True).text()
+    )
+
+
+def test_calendars_that_race_never_overspend(office: Callable[..., Office], tmp_path: Path) -> None:
+    """Eight calendars in a process each, of one ledger that pays for five of their 24 releases."""
+    world = office(epsilon="40", delta="0.5", window_years=2, window_epsilon="40", window_delta="0.5")
+    calendars = [world.calendar]
+    for number in range(1, 8):
+        copy = shutil.copytree(world.calendar, world.folder / f"calendar{number}")
+        schedule = SCHEDULE.replace("out/{", f"out{number}/{{").replace("Small", f"Small {number}")
+        (copy / "ri.toml").write_text(schedule)
+        calendars.append(copy)
+    context = multiprocessing.get_context("fork")
+    start = context.Barrier(len(calendars))
+
+    def call(calendar: Path) -> None:
+        start.wait()
+        due(calendar, now=NOW)
+
+    children = [context.Process(target=call, args=(calendar,)) for calendar in calendars]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+    assert [child.exitcode for child in children] == [0] * len(calendars)
+    assert len(world.debits()) == 5
+    assert world.book.spent("jobs").epsilon == 40
+    assert world.book.verify().entries == 2 + 2 * 5
 
 
 # --- shares
