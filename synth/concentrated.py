@@ -82,7 +82,7 @@ def rho_of_pure(epsilon: Fraction) -> Fraction:
     ValueError
         If epsilon is negative, or above 10^6.
     """
-    epsilon = _within(epsilon, "epsilon")
+    epsilon = checked(epsilon, "epsilon")
     with rigorous() as balls:
         x = balls.number(epsilon)
         return upper_fraction(x * (x / 2).tanh())
@@ -110,7 +110,7 @@ def pure_within(rho: Fraction) -> Fraction:
     """
     rho = _rho(rho)
     # epsilon tanh(epsilon/2) is more than rho at rho + 2, as 1 - tanh(x) is below 2 e^(-2x).
-    return Fraction(0) if rho == 0 else _largest(lambda epsilon: rho_of_pure(epsilon) <= rho, rho + 2)
+    return Fraction(0) if rho == 0 else largest(lambda epsilon: rho_of_pure(epsilon) <= rho, rho + 2)
 
 
 def delta_of(rho: Fraction, epsilon: Fraction) -> Fraction:
@@ -135,7 +135,7 @@ def delta_of(rho: Fraction, epsilon: Fraction) -> Fraction:
     ValueError
         If a number is negative, or above 10^6.
     """
-    rho, epsilon = _rho(rho), _within(epsilon, "epsilon")
+    rho, epsilon = _rho(rho), checked(epsilon, "epsilon")
     if rho == 0:
         return Fraction(0)
     slope, height = float(rho), float(epsilon)
@@ -167,7 +167,7 @@ def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
     ValueError
         If a number is negative, rho is above 10^6, or delta is 0 and rho is not: there is no such epsilon.
     """
-    rho, delta = _rho(rho), _delta(delta, rho)
+    rho, delta = _rho(rho), checked_delta(delta, rho)
     if rho == 0 or delta >= 1:
         return Fraction(0)
     slope, rare = float(rho), math.log(delta.denominator) - math.log(delta.numerator)
@@ -202,8 +202,8 @@ def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
     ValueError
         If a number is not in its range.
     """
-    epsilon = _within(epsilon, "epsilon")
-    return _largest(lambda rho: epsilon_of(rho, delta) <= epsilon, epsilon)
+    epsilon = checked(epsilon, "epsilon")
+    return largest(lambda rho: epsilon_of(rho, delta) <= epsilon, epsilon)
 
 
 def probabilistic_delta_of(rho: Fraction, epsilon: Fraction, neighbours: int = 1) -> Fraction:
@@ -231,7 +231,7 @@ def probabilistic_delta_of(rho: Fraction, epsilon: Fraction, neighbours: int = 1
     ValueError
         If a number is negative or above 10^6, or there are no neighbours.
     """
-    rho, epsilon, neighbours = _rho(rho), _within(epsilon, "epsilon"), _count(neighbours)
+    rho, epsilon, neighbours = _rho(rho), checked(epsilon, "epsilon"), _count(neighbours)
     if rho == 0:
         return Fraction(0)
     if epsilon <= rho:
@@ -263,7 +263,7 @@ def probabilistic_epsilon_of(rho: Fraction, delta: Fraction, neighbours: int = 1
     ValueError
         If a number is negative, rho is above 10^6, delta is 0 and rho is not, or there are no neighbours.
     """
-    rho, delta, neighbours = _rho(rho), _delta(delta, rho), _count(neighbours)
+    rho, delta, neighbours = _rho(rho), checked_delta(delta, rho), _count(neighbours)
     if rho == 0 or delta >= 1:
         return Fraction(0)
     with rigorous() as balls:
@@ -292,11 +292,11 @@ def probabilistic_rho_within(epsilon: Fraction, delta: Fraction, neighbours: int
     ValueError
         If a number is not in its range.
     """
-    epsilon = _within(epsilon, "epsilon")
-    return _largest(lambda rho: probabilistic_epsilon_of(rho, delta, neighbours) <= epsilon, epsilon)
+    epsilon = checked(epsilon, "epsilon")
+    return largest(lambda rho: probabilistic_epsilon_of(rho, delta, neighbours) <= epsilon, epsilon)
 
 
-def _largest(fits: Callable[[Fraction], bool], most: Fraction) -> Fraction:
+def largest(fits: Callable[[Fraction], bool], most: Fraction) -> Fraction:
     """Return the largest number that fits, to a part in 2^40, rounded down; none above `most` is tried."""
     if most == 0 or fits(most):
         return most
@@ -331,17 +331,19 @@ def _stated(log_delta: Any, balls: Arithmetic) -> Fraction:
 
 
 def _rho(rho: Fraction) -> Fraction:
-    return _within(rho, "rho")
+    return checked(rho, "rho")
 
 
-def _within(value: Fraction, name: str) -> Fraction:
+def checked(value: Fraction, name: str) -> Fraction:
+    """Return a rho or an epsilon as an exact number from 0 to 10^6; refuse any other."""
     number = exact(value, name)
     if not 0 <= number <= LARGEST:
         raise ValueError(f"{name} must be at least 0 and at most {LARGEST:,}")
     return number
 
 
-def _delta(delta: Fraction, rho: Fraction) -> Fraction:
+def checked_delta(delta: Fraction, rho: Fraction) -> Fraction:
+    """Return a delta as an exact number; refuse 0 beside a rho above 0."""
     number = exact(delta, "delta")
     if number < 0 or (number == 0 and rho > 0):
         raise ValueError("delta must be above 0: zCDP has no epsilon with a delta of 0")

@@ -10,7 +10,7 @@ import numpy as np
 import geo_data
 import synth
 from pipelines.config.sections import LedgerSettings
-from pipelines.ledger.budgets import Account, PolicyError, amounts_in_words, excess
+from pipelines.ledger.budgets import Account, PolicyError, amounts_in_words, excess, gaussian_epsilon
 from pipelines.ledger.terms import Terms
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.utility import cell_variation, mean_commute
@@ -114,11 +114,15 @@ def ledger_account(account: Account, delta: Fraction | None = None, records: int
 def _together(account: Account, terms: Terms, delta: Fraction, records: int) -> str:
     """Say what epsilon the releases have together at a delta, by both accounts, and which is better."""
     records = max(records, terms.records)
-    sums, rho = account.spent.epsilons_at(delta, -(-records // terms.records))
-    named = {"plain sums": sums, "zCDP": rho}
-    by = [f"epsilon {synth.decimal_up(e, 6)} by {name}" for name, e in named.items() if e is not None]
-    if sums is not None and rho is not None and sums != rho:
-        by.append(f"{'the sums are' if sums < rho else 'zCDP is'} better")
+    times = -(-records // terms.records)
+    sums, rho = account.spent.epsilons_at(delta, times)
+    noise = gaussian_epsilon([entry.rho for entry, _ in account.releases], delta, times)
+    named = {"plain sums": sums, "zCDP": rho, "Gaussian noise": noise}
+    known = {name: epsilon for name, epsilon in named.items() if epsilon is not None}
+    by = [f"epsilon {synth.decimal_up(epsilon, 6)} by {name}" for name, epsilon in known.items()]
+    if len({*known.values()}) > 1:
+        best = min(known, key=lambda name: known[name])
+        by.append("the sums are better" if best == "plain sums" else f"{best} is better")
     about = f"a person with at most {records:,} job record(s), at delta {synth.decimal_up(delta)}"
     return f"together, for {about}: {'; '.join(by) or 'no epsilon that can be proved; choose a larger delta'}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
@@ -14,6 +14,7 @@ import synth
 from pipelines.ledger.chain import Entry, LedgerError
 from pipelines.ledger.terms import Terms, conflict
 from pipelines.storage.stored_names import LONGEST_NAME, look_alike, one_form, stored_name
+from synth.gaussian.composition import gaussian_epsilon_of
 
 _LONGEST_AMOUNT = 1000
 _MOST_YEARS = 1000
@@ -183,6 +184,17 @@ def cost_of_debits(debits: list[Entry]) -> synth.Cost:
         for epsilon, delta, rho in costs
         if epsilon is not None and delta is not None
     )
+
+
+def gaussian_epsilon(rhos: Sequence[Fraction | None], delta: Fraction, times: int = 1) -> Fraction | None:
+    """Return the epsilon at a delta of debits that all have discrete Gaussian noise, by their rhos.
+
+    Lemma 56 of docs/privacy.md. None if one has other noise, or the lemma says nothing of them.
+    """
+    of_group = [rho * times**2 for rho in rhos if rho is not None]  # Lemma 46
+    if len(of_group) < len(rhos) or delta == 0 or max(of_group, default=Fraction(0)) > 1:
+        return None
+    return gaussian_epsilon_of(of_group, delta)
 
 
 def last_budgets(entries: list[Entry]) -> dict[tuple[str, str | None, int | None], Budget]:

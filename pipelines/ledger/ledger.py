@@ -74,7 +74,8 @@ class Charge:
     policy : str
         The text of its terms (`Terms`): what it is a guarantee of.
     rho : Fraction or None
-        Its zCDP for the same neighbours, if its mechanism has one.
+        Its zCDP for the same neighbours, if it has discrete Gaussian noise (Lemma 50); of other mechanisms
+        None.
     """
 
     data_set: str

@@ -57,6 +57,8 @@ class Cost:
     spent: synth.Cost | None  # of the data set, in all periods, with this one if it is paid
     payable: bool  # whether the budget suffices
     text: str  # all this for people, in one line
+    # Of the debits that `spent` has, the rho of each, None of other noise than discrete Gaussian.
+    rhos: tuple[Fraction | None, ...] = ()
     waits: bool = False  # whether it would suffice but for a window of years, which passes
 
 
@@ -156,6 +158,7 @@ class _Books:
         self.store, self.now = store, now
         self.entries: dict[Path, list[Entry]] = {}
         self.unfinished: dict[Path, list[Entry]] = {}
+        self.rhos: dict[tuple[Path, str], list[Fraction | None]] = {}
         self.firsts: dict[str, Cost | None] = {}
         self.problems: list[str] = []
 
@@ -196,6 +199,7 @@ class _Books:
             short = "the budget of years does not suffice yet" if waits else "the budget does not suffice"
             why = words if payable else f"{words}; {short}, it would be set aside"
         data_set = line_of_text(settings.data_set, "data set")
+        rhos = self.rhos.setdefault((settings.file, data_set), [])
         if payable and any(cost):
             left = {key: amount - getattr(cost, key) for key, amount in left.items()}
             stated = [
@@ -204,10 +208,13 @@ class _Books:
             ]
             debit = Entry(0, utc_text(time), "debit", data_set, settings.period, *price)
             self.entries[settings.file] = _summed([*entries, *stated, debit], utc_text(time))
+            rhos.append(price.rho)
         words = amounts_in_words(left, decimal_down, 6)
         summary = f"{why}; left {'then' if payable else 'are'} {words}"
         spent = spent_of(self.entries[settings.file], data_set, None)
-        cost_of_period = Cost(name, due, cost, account, left, spent, payable, told(summary), waits)
+        cost_of_period = Cost(
+            name, due, cost, account, left, spent, payable, told(summary), tuple(rhos), waits
+        )
         if not payable and self.firsts[account] is None:
             self.firsts[account] = cost_of_period
         return cost_of_period
@@ -228,6 +235,8 @@ class _Books:
             debits = [entry for entry in entries if entry.kind == "debit"]
             self.unfinished[settings.file] = [entry for entry in debits if entry.hash not in finished]
             self.entries[settings.file] = _summed(entries, utc_text(self.now))
+            for debit in debits:
+                self.rhos.setdefault((settings.file, debit.data_set or ""), []).append(debit.rho)
         return self.entries[settings.file]
 
     def _tell_overspent(self, entries: list[Entry], settings: LedgerSettings, time: str) -> None:

@@ -15,7 +15,7 @@ import pandas as pd
 
 import synth
 from geo_data.arguments import PathLike, path_of
-from pipelines.ledger.budgets import amounts_in_words
+from pipelines.ledger.budgets import amounts_in_words, gaussian_epsilon
 from pipelines.schedule.calendar import read_calendar
 from pipelines.schedule.costs import Cost, Outlook
 from pipelines.schedule.due import look_ahead
@@ -73,7 +73,7 @@ class Series:
         return pd.DataFrame(rows).fillna(_NONE)
 
     def draw(self, path: PathLike) -> None:
-        """Draw the epsilon of all releases of each data set together, by both accounts, as a PNG."""
+        """Draw the epsilon of all releases of each data set together, by each account, as a PNG."""
         self._figure().savefig(path_of(path, "path"), dpi=110)
 
     def write_page(self, path: PathLike) -> None:
@@ -111,7 +111,7 @@ class Series:
             last = [cost for cost in self.outlook.costs if cost.account == account][-1]
             if last.spent is None or last.left is None:
                 continue
-            known = [epsilon for epsilon in last.spent.epsilons_at(self.delta) if epsilon is not None]
+            known = [epsilon for epsilon in _epsilons(last, self.delta).values() if epsilon is not None]
             if not known or (epsilon := min(known)) > _MOST:
                 continue
             times = synth.decimal_up(exp_up(epsilon), 3)
@@ -128,9 +128,9 @@ class Series:
         for account in dict.fromkeys(cost.account for cost in costs if cost.spent is not None):
             paid = [cost for cost in costs if cost.account == account and cost.spent is not None]
             name = (account or "").rpartition(" (")[0]
-            for number, (words, style) in enumerate((("plain sums", "-o"), ("zCDP", "--s"))):
-                told = [(_year(c.due), c.spent.epsilons_at(self.delta)[number]) for c in paid if c.spent]
-                known = [(year, float(epsilon)) for year, epsilon in told if epsilon is not None]
+            told = [(_year(cost.due), _epsilons(cost, self.delta)) for cost in paid]
+            for words, style in (("plain sums", "-o"), ("zCDP", "--s"), ("Gaussian noise", ":^")):
+                known = [(year, float(each)) for year, by in told if (each := by[words]) is not None]
                 axis.plot(
                     *(zip(*known, strict=True) if known else ((), ())), style, ms=4, label=f"{name}, {words}"
                 )
@@ -195,7 +195,7 @@ def series(
 
 def _row(cost: Cost, delta: Fraction) -> dict[str, str]:
     own = {} if cost.cost is None else cost.cost._asdict()
-    sums, rho = (None, None) if cost.spent is None else cost.spent.epsilons_at(delta)
+    sums, rho, noise = _epsilons(cost, delta).values()
     return {
         "release": cost.name,
         "due": cost.due.date().isoformat(),
@@ -205,8 +205,18 @@ def _row(cost: Cost, delta: Fraction) -> dict[str, str]:
         "rho": _up(own.get("rho")),
         "together, by sums": _up(sums),
         "by zCDP": _up(rho),
+        "by Gaussian noise": _up(noise),
         "left": _NONE if cost.left is None else amounts_in_words(cost.left, synth.decimal_down, 4),
     }
+
+
+def _epsilons(cost: Cost, delta: Fraction) -> dict[str, Fraction | None]:
+    """Return the epsilon of all releases by then, by each way to add them up."""
+    if cost.spent is None:
+        return dict.fromkeys(("plain sums", "zCDP", "Gaussian noise"))
+    sums, rho = cost.spent.epsilons_at(delta)
+    noise = gaussian_epsilon(cost.rhos, delta) if cost.rhos else None
+    return {"plain sums": sums, "zCDP": rho, "Gaussian noise": noise}
 
 
 def _up(amount: Fraction | None) -> str:

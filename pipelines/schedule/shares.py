@@ -15,6 +15,7 @@ from pipelines.config.loading import ReleaseConfig
 from pipelines.config.sections import PrivacySettings
 from synth.composition import record_share
 from synth.concentrated import epsilon_of, pure_within, rho_within
+from synth.gaussian.composition import gaussian_epsilon_of, gaussian_rho_within
 from synth.gaussian.parameters import GaussianParameters
 from synth.geometric.mechanism import calibrated_noise
 from synth.rationals import MAX_EPSILON, decimal_down, decimal_up, exact
@@ -76,24 +77,36 @@ def noise_in_words(config: ReleaseConfig, releases: int, delta: Fraction) -> str
             "discrete Gaussian noise is no choice here: it needs a delta above 0, homes alone protected, and "
             "no setting that only resampling has"
         )
-    cap = epsilon if epsilon is not None else epsilon_of(rho or Fraction(0), rest)
-    within = rho_within(cap, rest) if rho is None else rho
+    cap = epsilon if epsilon is not None else _epsilon_within(rho or Fraction(0), rest, releases)
+    within = _rho_within(cap, rest, releases) if rho is None else rho
     geometric, gaussian = _geometric(cap / releases / records), _gaussian(within / releases / records**2)
     words = (
         f"{releases} release(s) within epsilon {decimal_up(cap, 4)}, delta {decimal_up(rest)}: geometric "
-        f"noise, by plain sums, has a variance of {geometric:.3g} on a count, discrete Gaussian noise, by "
-        f"zCDP, {gaussian:.3g}"
+        f"noise, by plain sums, has a variance of {geometric:.3g} on a count, discrete Gaussian noise in "
+        f"all of them {gaussian:.3g}"
     )
     if epsilon is not None and rho is not None:
         return f"{words}. The budget limits both accounts, and releases must fit in both"
     if gaussian < geometric and rho is None:
         return (
             f'{words}. So Gaussian noise loses less. It needs a budget of rho = "{decimal_down(within, 6)}" '
-            "in place of epsilon, stated before the first release"
+            "in place of epsilon, stated before the first release, and no release with other noise"
         )
     if gaussian >= geometric and epsilon is None:
         return f"{words}. So geometric noise and a budget in epsilon would lose less"
     return f"{words}. So {'geometric' if gaussian >= geometric else 'Gaussian'} noise loses less"
+
+
+def _rho_within(epsilon: Fraction, delta: Fraction, releases: int) -> Fraction:
+    """Return the rho that so many releases with Gaussian noise may share, by the better of both bounds."""
+    alone = gaussian_rho_within(epsilon, delta, releases) if epsilon <= 100 else Fraction(0)
+    return max(rho_within(epsilon, delta), alone)
+
+
+def _epsilon_within(rho: Fraction, delta: Fraction, releases: int) -> Fraction:
+    """Return the epsilon of so many releases with Gaussian noise that share a rho, likewise."""
+    alone = gaussian_epsilon_of([rho / releases] * releases, delta)
+    return epsilon_of(rho, delta) if alone is None else min(epsilon_of(rho, delta), alone)
 
 
 def _geometric(epsilon: Fraction) -> float:

@@ -21,6 +21,7 @@ import synth
 from helpers import forge
 from pipelines.cli.main import main
 from pipelines.release.signing import generate_keys, signature_in_words
+from synth.gaussian.composition import gaussian_epsilon_of
 
 pytestmark = pytest.mark.quick
 
@@ -99,10 +100,12 @@ def test_the_ledger_says_which_account_is_better(
     assert "spent epsilon 10, delta 0.000005; rho 0.25, delta 0; left rho 1.75, delta 0.0001 of rho 2" in jobs
     assert of_jobs == "  the sum is a guarantee of: homes anywhere, at most 1 job record(s) a person"
     by_rho = synth.Cost.of_all(costs["jobs"]).epsilons_at(Fraction("1e-5"))[1]
+    by_noise = gaussian_epsilon_of([Fraction(1, 20)] * 5, Fraction("1e-5"))
     assert by_rho is not None
+    assert by_noise is not None
     assert jobs_together.endswith(
-        f"at delta 0.00001: epsilon 10 by plain sums; epsilon {synth.decimal_up(by_rho, 6)} by zCDP; zCDP is "
-        "better"
+        f"at delta 0.00001: epsilon 10 by plain sums; epsilon {synth.decimal_up(by_rho, 6)} by zCDP; "
+        f"epsilon {synth.decimal_up(by_noise, 6)} by Gaussian noise; Gaussian noise is better"
     )
     assert "left epsilon 2, delta 0 of epsilon 10, delta 0" in wages
     assert wages_together.endswith("by zCDP; the sums are better")

@@ -69,9 +69,12 @@ def test_the_command_says_what_cannot_be_known(
     done = invoke("series", world.calendar, "--years", "1", "--delta", "1e-6", "--to", path)
     assert done.exit_code == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert " ".join(lines[0].split()) == "release due paid epsilon delta rho together, by sums by zCDP left"
+    assert (
+        " ".join(lines[0].split())
+        == "release due paid epsilon delta rho together, by sums by zCDP by Gaussian noise left"
+    )
     # A release has more delta than is asked for.
-    first = "ri-2021 2022-02-01 yes 8 0.00001 7.995 - - epsilon 12, delta 0.00009"
+    first = "ri-2021 2022-02-01 yes 8 0.00001 7.995 - - - epsilon 12, delta 0.00009"
     assert " ".join(lines[1].split()) == first
     assert [line.split()[2] for line in lines[1:4]] == ["yes", "yes", "no"]
     assert any(line.endswith("at delta 0.000001") for line in lines)
@@ -81,7 +84,7 @@ def test_the_command_says_what_cannot_be_known(
     del tables["ledger"]
     (world.folder / "base.toml").write_text(tomlkit.dumps(tables))
     assert invoke("series", world.calendar).stdout.splitlines()[1].split()[2:] == [
-        "-", "8", "0.00001", "7.995", "-", "-", "-"
+        "-", "8", "0.00001", "7.995", "-", "-", "-", "-"
     ]  # fmt: skip
     tables["privacy"]["epsilon"] = "none"
     (world.folder / "base.toml").write_text(tomlkit.dumps(tables))
