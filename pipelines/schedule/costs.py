@@ -7,7 +7,7 @@ is read. Payments are tried on the entries of the ledger in memory, by the rules
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
@@ -114,17 +114,6 @@ def outlook(
     books = _Books(Records(calendar.records), now)
     costs = [books.pay(occurrence) for occurrence in due]
     shown: set[str] = set()
-    last: dict[str, Period] = {}
-    gaps: list[str] = []
-    for occurrence in (
-        *calendar.due(now),
-        *takewhile(lambda o: o.at <= now + shown_time, calendar.coming(now)),
-    ):
-        before = last.setdefault(occurrence.schedule.name, occurrence.period)
-        for missing in range(occurrence.period.number - before.number - 1, 0, -1):
-            label = occurrence.period.earlier(missing).label
-            gaps.append(f"{occurrence.schedule.name}: has no time for {label}, which is not released")
-        last[occurrence.schedule.name] = occurrence.period
     for occurrence in calendar.coming(now):
         soon, schedule = occurrence.at <= now + shown_time, occurrence.schedule.name
         searching = any(first is None for first in books.firsts.values())
@@ -138,7 +127,21 @@ def outlook(
         shown.add(schedule)
     until = (now + searched_time).date().isoformat()
     ends = [f"{account}: {_end(first, until)}" for account, first in books.firsts.items()]
-    return Outlook(tuple(costs), tuple(ends), tuple(books.problems), tuple(gaps))
+    coming = takewhile(lambda occurrence: occurrence.at <= now + shown_time, calendar.coming(now))
+    return Outlook(
+        tuple(costs), tuple(ends), tuple(books.problems), tuple(_gaps([*calendar.due(now), *coming]))
+    )
+
+
+def _gaps(occurrences: Iterable[Occurrence]) -> Iterator[str]:
+    """Say which periods a schedule leaves out between two others."""
+    last: dict[str, Period] = {}
+    for occurrence in occurrences:
+        period, schedule = occurrence.period, occurrence.schedule.name
+        if schedule in last and (missing := period.number - last[schedule].number - 1) > 0:
+            labels = dict.fromkeys(period.earlier(by).label for by in (missing, 1))
+            yield f"{schedule}: has no time for {' to '.join(labels)}: not released"
+        last[schedule] = period
 
 
 def _end(first: Cost | None, until: str) -> str:

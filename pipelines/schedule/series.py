@@ -15,6 +15,7 @@ import pandas as pd
 
 import synth
 from geo_data.arguments import PathLike, path_of
+from pipelines.config.toml import ConfigError
 from pipelines.ledger.budgets import amounts_in_words, gaussian_epsilon
 from pipelines.schedule.calendar import read_calendar
 from pipelines.schedule.costs import Cost, Outlook
@@ -78,9 +79,10 @@ class Series:
 
     def write_page(self, path: PathLike) -> None:
         """Write a page for those who decide, in one HTML file without paths of this machine."""
+        if not (costs := self.outlook.costs):
+            raise ConfigError(f"{self.name}: no release is to come, so there is no page; add later times")
         picture = io.BytesIO()
         self._figure().savefig(picture, format="png", dpi=110)
-        costs = self.outlook.costs
         context: dict[str, Any] = {
             "name": self.name,
             "first": costs[0].due.date(),

@@ -55,9 +55,9 @@ def share_of(config: ReleaseConfig, releases: int) -> Share:
     changes = {"epsilon": min(with_rho, Fraction(MAX_EPSILON)), "guarantee": "dp"}
     note = (
         f"one of {releases} releases that share a budget in rho: within its share, rho "
-        f"{decimal_down(rho, 6)}, discrete Gaussian noise has a variance of {gaussian:.3g} on a count, "
-        f"geometric noise {geometric:.3g}. So the calendar asks for Gaussian noise, with the epsilon of "
-        "this rho"
+        f"{decimal_down(rho, 6)}, and with one table measured once, discrete Gaussian noise has a variance "
+        f"of {gaussian:.3g} on a count, geometric noise {geometric:.3g}. So the calendar asks for Gaussian "
+        "noise, with the epsilon of this rho"
     )
     return Share(config.privacy.model_copy(update=changes), "gaussian", "" if mechanism else note)
 
@@ -114,4 +114,4 @@ def _geometric(epsilon: Fraction) -> float:
 
 
 def _gaussian(rho: Fraction) -> float:
-    return GaussianParameters.of_rho(rho).law.variance
+    return float(1 / rho) if rho < 1 else GaussianParameters.of_rho(rho).law.variance
