@@ -43,8 +43,8 @@ class Place(NamedTuple):
     ----------
     kind : int
     size : ndarray of int64, shape (n_groups,)
-        Of how many cells of each group there is evidence of their own: those drawn from, or with a noisy count
-        above 0; with noise that is not geometric, all.
+        Of how many cells of each group there is evidence of their own: those drawn from; those with a noisy
+        count above 0; with noise that is not geometric, all.
     observed : ndarray of int64, shape (n_groups, n_observed)
         These cells, rising.
     seen, parameter, retention : ndarray, shape (n_groups, n_observed)

@@ -220,7 +220,7 @@ class JobDraws:
 
 
 def _read_counts(plan: ReleasePlan, stored: Cells, table: MeasuredTable) -> NDArray[np.integer]:
-    """Return the noisy counts of a table, of which there may be hundreds of millions, as small as they may be."""
+    """Return the noisy counts of a table, as small as they may be: there may be hundreds of millions."""
     farthest = int(table.n.max()) + table.parameters.limit()
     # Of estimated jobs nothing tells how far noisy counts may be from them.
     kind = np.min_scalar_type(-1 - farthest) if plan.fills_slots else np.dtype(np.int64)
