@@ -22,6 +22,7 @@ from .release.certificate import Certificate as Certificate
 from .release.verification import VerificationError as VerificationError
 from .release.verification import verify as verify
 from .running.demo import demo_inputs as demo_inputs
+from .running.refining import refine as refine
 from .running.report import plan as plan
 from .running.run import resume as resume
 from .running.run import run as run

@@ -1,6 +1,6 @@
 """What several releases, several implicates and several records of one person cost together.
 
-The rules are Lemmas 13 to 15 and 52 to 54 of docs/privacy.md. All numbers are exact fractions;
+The rules are Lemmas 13 to 15, 52 to 54 and 59 of docs/privacy.md. All numbers are exact fractions;
 where e^epsilon is needed it is bounded from above.
 """
 
@@ -102,6 +102,31 @@ class Cost(NamedTuple):
         if rho is not None:
             return cls(epsilon, delta, exact(rho, "rho"), Fraction(0))
         return cls(epsilon, delta, _rho_of_pure(epsilon), delta)
+
+    @classmethod
+    def of_refined(cls, epsilon: Fraction, before: Fraction) -> Cost:
+        """Return the cost of refining a release of pure differential privacy to a larger epsilon.
+
+        Lemma 59 of docs/privacy.md.
+
+        Parameters
+        ----------
+        epsilon, before : Fraction
+            Of the refined release as one of its own, and of the release that is refined.
+
+        Returns
+        -------
+        Cost
+
+        Raises
+        ------
+        ValueError
+            If the epsilon is not larger than before.
+        """
+        epsilon, before = exact(epsilon, "epsilon"), exact(before, "epsilon")
+        if epsilon <= before:
+            raise ValueError("a release is refined to a larger epsilon than it has")
+        return cls(epsilon - before, Fraction(0), _rho_of_pure(epsilon + before), Fraction(0))
 
     @classmethod
     def of_all(cls, costs: Iterable[Cost]) -> Cost:

@@ -291,6 +291,7 @@ class Mechanism(ABC):
         "implicate_source"; "delta", if it may cost any, and "pure", if it need not; "rho", if it is certified
         by zCDP; "workplaces", if it takes
         confidential numbers of records, and "record_range", if its bounds then are for a range of them;
+        "tiers", if more noise makes a weaker release of a stronger one;
         "tables", if it measures tables. Tables of areas then lose the noise of every cell that they add up,
         and sharing pools decides how much that is; otherwise they lose what drawing workers anew costs,
         however pools are shared.

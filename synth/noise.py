@@ -152,6 +152,20 @@ class Noise(ABC):
     def draw(self, size: int, stream: WordStream) -> Int64:
         """Draw independent noise of the first table, exactly."""
 
+    def draw_added(self, stronger: Noise, size: int, stream: WordStream) -> Int64:
+        """Draw what makes noise of the first table of a stronger release noise of this one, exactly.
+
+        Only of a mechanism that has "tiers" (`Mechanism.settings`).
+        """
+        raise NotImplementedError("noise of this law is no noise of the same law with more added to it")
+
+    def draw_refined(self, noise: Int64, weaker: Noise, stream: WordStream) -> Int64:
+        """Draw noise of the first table, given what it became with what `weaker` noise added to it, exactly.
+
+        The noise is **confidential**. Only of a mechanism that has "tiers" (`Mechanism.settings`).
+        """
+        raise NotImplementedError("noise of this law is no noise of the same law with more added to it")
+
     @abstractmethod
     def limit(self) -> int:
         """Return how far above the size of its group, or below 0, a noisy count may be.

@@ -1,4 +1,4 @@
-"""Cryptographic randomness: run keys, derived batch keys, words, unbiased bounded integers, lots.
+"""Cryptographic randomness: run keys, derived keys, words, unbiased bounded integers, events, lots.
 
 One key per run comes from the operating system; every (stage, batch) derives its own key from it with
 HKDF-SHA256 and reads words of the ChaCha20 key stream (both from the `cryptography` package). The same
@@ -8,6 +8,7 @@ batch key gives the same words, so a task that runs twice gives identical bytes.
 from __future__ import annotations
 
 import secrets
+from fractions import Fraction
 from typing import NoReturn
 
 import numpy as np
@@ -63,9 +64,20 @@ class RunKey:
         RuntimeError
             If the key has been destroyed.
         """
-        info = f"odsynth/1/{stage}/{batch}".encode()
-        derived = HKDF(SHA256(), _KEY_BYTES, salt=None, info=info).derive(self.secret())
-        return WordStream(derived)
+        return WordStream(self._derived(f"{stage}/{batch}"))
+
+    def derive(self, name: str) -> RunKey:
+        """Return the key of a further release of the same run, independent of the streams of this one.
+
+        Raises
+        ------
+        RuntimeError
+            If the key has been destroyed.
+        """
+        return RunKey(self._derived(f"key/{name}"), secure=self._secure)
+
+    def _derived(self, info: str) -> bytes:
+        return HKDF(SHA256(), _KEY_BYTES, salt=None, info=f"odsynth/1/{info}".encode()).derive(self.secret())
 
     def secret(self) -> bytes:
         """Return the bytes of the key, to be kept where only the curator reads, until the release is final.
@@ -163,6 +175,67 @@ def _keep_below(bounds, words, left, values):  # type: ignore[no-untyped-def]
         left[kept] = entry  # which is at i or before: without a branch that nobody can foresee
         kept += values[entry] >= bounds[entry]
     return kept
+
+
+def events(chance: Fraction, size: int, stream: WordStream) -> NDArray[np.bool_]:
+    """Say of each of independent events of a rational probability whether it happens, exactly.
+
+    Lemma 57 of docs/privacy.md.
+
+    Parameters
+    ----------
+    chance : Fraction
+        Probability of each, in [0, 1).
+    size : int
+        How many.
+    stream : WordStream
+
+    Returns
+    -------
+    ndarray of bool, shape (size,)
+
+    Raises
+    ------
+    ValueError
+        If the probability is outside its range.
+    """
+    if not 0 <= chance < 1:
+        raise ValueError("the probability of an event must be at least 0 and below 1")
+    digit, rest = divmod(chance.numerator << 64, chance.denominator)
+    words = stream.words(size)
+    happens = words < np.uint64(digit)
+    if rest:  # a word that is the first digit itself leaves it to the next: once in 2^64 events
+        undecided = words == np.uint64(digit)
+        if undecided.any():
+            chance_left = Fraction(rest, chance.denominator)
+            happens[undecided] = events(chance_left, int(undecided.sum()), stream)
+    return happens
+
+
+def geometric_up_to(chance: Fraction, most: NDArray[np.int64], stream: WordStream) -> NDArray[np.int64]:
+    """Count how many events of a probability happen before the first that does not, each up to a most.
+
+    Lemma 58 of docs/privacy.md.
+
+    Parameters
+    ----------
+    chance : Fraction
+        Probability of each event, in [0, 1).
+    most : ndarray of int64, shape (n,)
+        Where counting stops, at least 0.
+    stream : WordStream
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+    """
+    counts = np.zeros(most.size, np.int64)
+    left = np.flatnonzero(most > 0)
+    while left.size:
+        left = left[events(chance, left.size, stream)]
+        counts[left] += 1
+        left = left[counts[left] < most[left]]
+    return counts
 
 
 def leave_out(sizes: NDArray[np.int64], most: NDArray[np.int64], stream: WordStream) -> NDArray[np.int64]:

@@ -190,7 +190,7 @@ def test_what_is_printed_of_an_object_is_short(
     presence = synth.Presence(THIRD, THIRD, THIRD, THIRD)
     release = pipelines.open_release(small_release.public)
     numeric = plan.numeric
-    report = PlanReport(plan, guarantee, utility, None, 1, 1, small_release.out, "0" * 64, {})
+    report = PlanReport(plan, guarantee, utility, None, {}, 1, 1, small_release.out, "0" * 64, {})
     shown: list[object] = [
         *(
             config,

@@ -20,7 +20,9 @@ from pipelines.running.process import ending_on_signals, exit_code, forbid_core_
 from pipelines.running.steps import logged_to
 
 _GROUPS = {
-    "Make a release": ("demo", "simulate", "fetch", "plan", "tune", "run", "resume", "runs", "due", "series"),
+    "Make a release": (
+        *("demo", "simulate", "fetch", "plan", "tune", "run", "resume", "runs", "refine", "due", "series"),
+    ),
     "Check it": ("verify", "attackers", "evaluate"),
     "Use it": ("map", "figure", "intervals", "compare", "export"),
     "Publish it": ("publish", "published", "correct", "erratum", "withdraw"),

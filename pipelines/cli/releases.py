@@ -182,6 +182,27 @@ def resume(out: Path, scheduler: str | None) -> None:
         click.echo(release_summary(release))
 
 
+@click.command(epilog="Example: odsynth refine out/mine --epsilon 4.6")
+@click.argument("release", type=PATH)
+@click.option("--epsilon", required=True, help="Of the stronger release, larger than that of RELEASE.")
+@click.option("--out", type=PATH, help="Output folder; by default that of RELEASE with -refined.")
+@_SCHEDULER
+def refine(release: Path, epsilon: str, out: Path | None, scheduler: str | None) -> None:
+    """Make a stronger release of the draw of RELEASE, for the difference.
+
+    RELEASE is the output folder of a finished run. The confidential files of its configuration are read anew,
+    and must be the same. The ledger is debited what epsilon is above that of RELEASE. A release is refined
+    once; what comes out can be refined again.
+    """
+    from pipelines.cli.summary import release_summary
+
+    to = release.absolute()
+    to = to.with_name(f"{to.name}-refined") if out is None else out.absolute()
+    with kept_for_resume(to):
+        refined = pipelines.refine(release, epsilon, to, progress=counter(), scheduler=scheduler)
+        click.echo(release_summary(refined))
+
+
 @click.command(epilog="Example: odsynth runs out/")
 @click.argument("place", type=PATH, default=Path())
 @click.option("--wipe", is_flag=True, help="Remove them with their homes; asks before each.")
@@ -263,4 +284,4 @@ def keygen(folder: Path) -> None:
     click.echo(f"Private key {private} (keep it), public key {public} (publish it).")
 
 
-RELEASES = (demo, plan, attackers, tune, run, resume, runs, verify, keygen)
+RELEASES = (demo, plan, attackers, tune, run, resume, refine, runs, verify, keygen)

@@ -56,6 +56,7 @@ def release_summary(release: Release) -> str:
         *(f"Note        {note}" for note in plan.notes),
         f"Public      {release.public}",
         "            begin with README.md",
+        *_tiers(release),
         f"Private     {release.out / 'confidential'} (never publish)",
     ]
     lines.append(_paid(release))
@@ -63,6 +64,15 @@ def release_summary(release: Release) -> str:
         lines.append("Not for release: " + "; ".join(certificate.not_for_release_because))
     lines.append(f"Check it with: odsynth verify {release.public}")
     return "\n".join(lines)
+
+
+def _tiers(release: Release) -> list[str]:
+    """Return a line for each weaker tier, with the folder of its release."""
+    tiers = RunFolder(release.out).load().tiers
+    return [
+        f"Tier        {name}, epsilon {tier.requested.epsilon}: {RunFolder(release.out).tier(name).public}"
+        for name, tier in tiers.items()
+    ]
 
 
 def _of_person(certificate: Certificate) -> list[str]:

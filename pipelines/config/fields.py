@@ -250,7 +250,8 @@ Groupings = dict[str, Annotated[int, Field(ge=2, le=MOST)]]
 Mechanism = Annotated[str, AfterValidator(_mechanism)]
 Language = Annotated[str, AfterValidator(_language)]
 Population = Literal["all", "residents"]
-# These three stand in the names of files.
+# These four stand in the names of files.
+TierName = Annotated[str, StringConstraints(pattern=STATE, max_length=24)]
 State = Annotated[str, StringConstraints(pattern=STATE)]
 Year = Annotated[int, Field(ge=1900, le=2999)]
 JobType = Annotated[str, StringConstraints(pattern=JOB_TYPE)]

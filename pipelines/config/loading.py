@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 import synth
 from geo_data.arguments import PathLike, path_of, texts_of
 from geo_data.od_files import od_name
-from pipelines.config.fields import absolute
+from pipelines.config.fields import EpsilonNumber, TierName, absolute
 from pipelines.config.implicates import Implicates
 from pipelines.config.problems import LISTS, describe
 from pipelines.config.rules import problems_across, settings_missing
@@ -58,6 +58,12 @@ class PublicConfig(Section):
     workload: Annotated[tuple[WorkloadTable, ...], Field(strict=False)] = ()
     attribute: Annotated[tuple[AttributeSettings, ...], Field(strict=False)] = ()
     plan: PlanSettings = PlanSettings()
+    tiers: dict[TierName, EpsilonNumber] = Field(default_factory=dict)
+    """Readers' names, such as `public` and `registered`, each with the epsilon of the release that they get.
+
+    One run makes a release for each of them, and the ledger is debited the largest epsilon alone, that of
+    `[privacy]` (docs/tiers.md).
+    """
 
     @model_validator(mode="before")
     @classmethod
@@ -119,7 +125,7 @@ class PublicConfig(Section):
 
     def allows(self, mechanism: str) -> bool:
         """Whether a mechanism has what is asked for."""
-        tables = self.release, self.privacy, self.plan, self.workplaces, self.geography
+        tables = self.release, self.privacy, self.plan, self.workplaces, self.geography, self.tiers
         return not any(settings_missing(synth.MECHANISMS[mechanism], *tables))
 
     @property
@@ -170,6 +176,21 @@ class PublicConfig(Section):
         """The synthetic data sets of the release."""
         return Implicates(self.release.implicates, self.release.implicate_source)
 
+    @property
+    def tier(self) -> str | None:
+        """The name of the tier that has this epsilon; None without tiers."""
+        return next((name for name, epsilon in self.tiers.items() if epsilon == self.privacy.epsilon), None)
+
+    @property
+    def weaker_tiers(self) -> dict[str, Self]:
+        """The configurations of the tiers that are weaker than this, by name, the strongest first."""
+        tiers = sorted(self.tiers.items(), key=lambda tier: tier[1], reverse=True)
+        weaker = {name: epsilon for name, epsilon in tiers if epsilon < self.privacy.epsilon}
+        return {
+            name: self.model_copy(update={"privacy": self.privacy.model_copy(update={"epsilon": epsilon})})
+            for name, epsilon in weaker.items()
+        }
+
     def quoted(self) -> dict[str, Any]:
         """Return every key, ready for JSON: exact numbers are text, the same however they were written."""
         return PUBLIC.dump_python(self, mode="json")
@@ -199,6 +220,8 @@ class ReleaseConfig(PublicConfig):
         The tables that the release is for, and what attributes of the jobs mean.
     plan : PlanSettings
         Choices of the plan.
+    tiers : dict of str to Fraction
+        Epsilons of the releases that one run makes for several kinds of readers, by their names.
     signature : SignatureSettings or None
         Who signs.
     ledger : LedgerSettings or None
@@ -337,7 +360,7 @@ def _usable_tables(data: dict[str, Any], folder: Path) -> dict[str, Any]:
         value, kind = data.get(key), Annotated[field.annotation, field]
         if key not in data:
             if not field.is_required():
-                tables[key] = field.get_default()
+                tables[key] = field.get_default(call_default_factory=True)
         elif key in LISTS and isinstance(value, list):
             member = get_args(field.annotation)[0]
             tables[key] = tuple(_usable(member, item, folder) for item in value)

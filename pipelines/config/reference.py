@@ -6,6 +6,7 @@ import ast
 import inspect
 import itertools
 import json
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from types import NoneType
@@ -15,7 +16,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
 import synth
-from pipelines.config.loading import ReleaseConfig
+from pipelines.config.loading import PublicConfig, ReleaseConfig
 from pipelines.config.problems import LISTS
 from pipelines.config.sections import Section, tables_of
 
@@ -43,7 +44,17 @@ _DEFAULTS = {"protects": '`"record"` or `"home"`'}  # which of them, the format 
 
 def configuration_reference() -> str:
     """Write the reference of all keys of a release configuration."""
-    return "\n".join([_HEAD, *(_table(path, model) for path, model in tables_of(ReleaseConfig))])
+    tables = [_table(path, model) for path, model in tables_of(ReleaseConfig)]
+    return "\n".join([_HEAD, *tables, *_tables_of_free_keys()])
+
+
+def _tables_of_free_keys() -> Iterator[str]:
+    """Yield the tables whose keys are names that the configuration gives."""
+    for name, meaning in _meanings(PublicConfig).items():
+        field = PublicConfig.model_fields[name]
+        if get_origin(field.annotation) is dict:
+            kind = _kind(get_args(field.annotation)[1])
+            yield f"## `[{name}]`\n\n{meaning} Keys are names of your choice, and each holds an {kind}.\n"
 
 
 def _table(path: tuple[str, ...], model: type[Section]) -> str:

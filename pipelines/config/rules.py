@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -15,9 +16,10 @@ import pyarrow.compute as pc
 import synth
 from geo_data.od_files import LODES_CATEGORIES, od_name
 from geo_data.texts import spellings
-from pipelines.config.fields import listed, one_of, shown
+from pipelines.config.fields import decimal_or_ratio, listed, one_of, shown
 from pipelines.config.policies import DistancePolicy, FullPolicy, PartitionPolicy
 from pipelines.config.sections import (
+    LONGEST_TITLE,
     AcsTable,
     AttributeSettings,
     AuxiliaryTable,
@@ -34,6 +36,7 @@ from pipelines.config.sections import (
     WeightsSettings,
     WorkloadTable,
     WorkplaceSettings,
+    tiers_in_ledger,
 )
 
 _SPELLINGS = "two categories are spellings of the same category; write each category once"
@@ -334,6 +337,7 @@ def settings_missing(
     plan: PlanSettings,
     workplaces: WorkplaceSettings | None,
     geography: PublicGeographySettings,
+    tiers: Mapping[str, Fraction],
 ) -> Iterator[str]:
     """Yield the settings of these tables that a mechanism does not have."""
     name, settings = shown(mechanism.name), mechanism.settings
@@ -375,6 +379,16 @@ def settings_missing(
     if release.implicate_source == "one-urn" and "implicate_source" not in settings:
         fix = 'write implicate_source = "independent-runs"'
         yield f"release.implicate_source: the mechanism {name} has no urn; {fix}"
+    if tiers and "tiers" not in settings:
+        reason = (
+            "a sum of two discrete Gaussian variables is none"
+            if "tables" in settings
+            else "it publishes no noisy counts to which noise could be added"
+        )
+        yield (
+            f"tiers: the mechanism {name} cannot make a weaker release of a stronger one, as {reason}; write "
+            'mechanism = "geometric", or leave [tiers] out'
+        )
 
 
 def _settings_of_mechanism(
@@ -383,10 +397,11 @@ def _settings_of_mechanism(
     plan: PlanSettings,
     workplaces: WorkplaceSettings | None,
     geography: PublicGeographySettings,
+    tiers: Mapping[str, Fraction],
 ) -> Iterator[str]:
     if release.mechanism is not None:
         mechanism = synth.MECHANISMS[release.mechanism]
-        yield from settings_missing(mechanism, release, privacy, plan, workplaces, geography)
+        yield from settings_missing(mechanism, release, privacy, plan, workplaces, geography, tiers)
 
 
 # --- workers who live outside, and jobs of other kinds
@@ -452,6 +467,54 @@ def _same_jobs(release: PublicReleaseSettings, auxiliary: _Flows) -> Iterator[st
             )
 
 
+# --- several kinds of readers
+
+
+def _different_tiers(tiers: Mapping[str, Fraction]) -> Iterator[str]:
+    if len(tiers) == 1:
+        rule = "one tier is a release as any other"
+        yield f"tiers: {rule}; name another with a smaller epsilon, or leave [tiers] out"
+    seen: dict[Fraction, str] = {}
+    for name, epsilon in tiers.items():
+        if (first := seen.setdefault(epsilon, name)) != name:
+            yield (
+                f"tiers.{name}: the epsilon of tiers.{first}, so both would tell the same; leave one of the "
+                "two out, or write another epsilon"
+            )
+
+
+def _strongest_tier(privacy: PrivacySettings, tiers: Mapping[str, Fraction]) -> Iterator[str]:
+    if not tiers:
+        return
+    paid = decimal_or_ratio(privacy.epsilon)
+    for name, epsilon in tiers.items():
+        if epsilon > privacy.epsilon:
+            yield (
+                f"tiers.{name}: {decimal_or_ratio(epsilon)} is above privacy.epsilon, {paid}, which is all "
+                f"that is debited; write at most {paid}, or a larger privacy.epsilon"
+            )
+    if max(tiers.values()) < privacy.epsilon:
+        strongest = decimal_or_ratio(max(tiers.values()))
+        yield (
+            f"tiers: no reader gets the epsilon of {paid} that is debited; write privacy.epsilon = "
+            f'"{strongest}", or name the tier that gets it'
+        )
+    if privacy.protects != "home":
+        yield (
+            "tiers: a weaker tier gets more noise on counts of homes, not of workplaces; write "
+            'privacy.protects = "home", or leave [tiers] out'
+        )
+
+
+def _name_with_tiers(release: PublicReleaseSettings, tiers: Mapping[str, Fraction]) -> Iterator[str]:
+    longest = LONGEST_TITLE - len(tiers_in_ledger(tiers))
+    if len(release.name) > longest:
+        yield (
+            f"release.name: a ledger keeps the title together with the names of the tiers; write at most "
+            f"{longest} characters, or shorten the names in [tiers]"
+        )
+
+
 _RULES: tuple[Callable[..., Iterator[str]], ...] = (
     _levels_of_flows,
     _levels_of_weights,
@@ -475,4 +538,7 @@ _RULES: tuple[Callable[..., Iterator[str]], ...] = (
     _closed_areas,
     _aux_of_flows,
     _same_jobs,
+    _different_tiers,
+    _strongest_tier,
+    _name_with_tiers,
 )

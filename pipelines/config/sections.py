@@ -71,6 +71,16 @@ _OF_JOBS = (
 _OF_AREAS = ("latitude", "longitude", "weight", "geometry")
 
 
+LONGEST_TITLE = LONGEST_NAME - len(", run ") - 16
+"""Most characters of the title of a release: a ledger adds the number of the run."""
+
+
+def tiers_in_ledger(tiers: Iterable[str]) -> str:
+    """Return what a ledger adds to the title of a release with tiers; nothing without."""
+    names = ", ".join(sorted(tiers))
+    return f", tiers {names}" if names else ""
+
+
 class SectionError(synth.ShownError, ValueError):
     """What the keys of a table must not be together."""
 
@@ -138,7 +148,7 @@ def _models(annotation: object) -> list[type[Section]]:
 class PublicReleaseSettings(Section):
     """What is released."""
 
-    name: Annotated[Line, stored(LONGEST_NAME - len(", run ") - 16)]  # a ledger adds the number of the run
+    name: Annotated[Line, stored(LONGEST_TITLE)]
     """Title that people read."""
     state: State
     """First part of the file names: lower-case letters, digits, underscore."""

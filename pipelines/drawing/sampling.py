@@ -1,5 +1,7 @@
 """The functions that see homes beside randomness: `sample_batch` and, where tables are measured, `measure`.
 
+Where a release is refined, `refine` stands in place of `measure`.
+
 A run hands them the confidential homes; simulated utility hands them homes drawn from the public model.
 """
 
@@ -12,6 +14,7 @@ import synth
 from pipelines.plans.plan import ReleasePlan
 from synth.block_sampling import draw_blocks
 from synth.geometric.measured import MeasuredTable
+from synth.noise import Noise
 from synth.randomness import WordStream, leave_out
 
 
@@ -65,6 +68,47 @@ def measure(
     name a stream of its own.
     """
     return counts + table.parameters.draw(counts.size, key.stream(f"noise {number}{_of_run(run)}", batch))
+
+
+def weaken(
+    noisy: NDArray[np.int64],
+    stronger: Noise,
+    table: MeasuredTable,
+    key: synth.RunKey,
+    number: int,
+    batch: int = 0,
+    run: int = 0,
+) -> NDArray[np.int64]:
+    """Return the noisy counts of a weaker tier, made of those of a stronger one: of nothing confidential.
+
+    Lemma 57 of docs/privacy.md.
+
+    `stronger` is the noise that the counts have; the table, its number, batch and run are those of `measure`,
+    in the plan and by the key of the weaker tier.
+    """
+    stream = key.stream(f"noise {number}{_of_run(run)}", batch)
+    return noisy + table.parameters.draw_added(stronger, noisy.size, stream)
+
+
+def refine(
+    counts: NDArray[np.int64],
+    noisy: NDArray[np.int64],
+    weaker: Noise,
+    table: MeasuredTable,
+    key: synth.RunKey,
+    number: int,
+    batch: int = 0,
+    run: int = 0,
+) -> NDArray[np.int64]:
+    """Return noisy counts of a measured table with less noise than those that were published before.
+
+    Lemma 58 of docs/privacy.md.
+
+    `counts` are **confidential**; `noisy` are theirs in the earlier release, whose noise is `weaker`. Other
+    parameters are those of `measure`.
+    """
+    stream = key.stream(f"noise {number}{_of_run(run)}", batch)
+    return counts + table.parameters.draw_refined(noisy - counts, weaker, stream)
 
 
 def _of_run(run: int) -> str:

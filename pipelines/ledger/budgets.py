@@ -18,6 +18,7 @@ from synth.gaussian.composition import gaussian_epsilon_of
 
 _LONGEST_AMOUNT = 1000
 _MOST_YEARS = 1000
+_SHOWN = 16  # digits of a debit in the name of a release that refines that of the debit
 _MOST = 10**6  # of epsilon and rho: nobody wants such a guarantee, and e^epsilon has as many bits
 
 Amounts: TypeAlias = dict[str, Fraction]
@@ -159,16 +160,48 @@ def accounts_of(entries: list[Entry], time: str, since: str = "") -> list[Accoun
 def debits_of(entries: list[Entry], data_set: str, period: str | None, since: str = "") -> list[Entry]:
     """Return the debits of a data set, however it is spelled, in a period and since a time.
 
-    For None, in all periods.
+    For None, in all periods. What a debit since then refines counts too, as both paid for it together.
     """
-    return [
-        entry
-        for entry in entries
-        if entry.kind == "debit"
-        and entry.time >= since
-        and look_alike(entry.data_set or "", data_set)
-        and (period is None or look_alike(entry.period or "", period))
-    ]
+    debits: list[Entry] = []
+    refined: set[str] = set()
+    for entry in reversed(entries):
+        if (
+            entry.kind == "debit"
+            and (entry.time >= since or entry.hash[:_SHOWN] in refined)
+            and look_alike(entry.data_set or "", data_set)
+            and (period is None or look_alike(entry.period or "", period))
+        ):
+            debits.append(entry)
+            refined.add(refined_by(entry) or "")
+    return debits[::-1]
+
+
+def refines_in_ledger(debit_id: str) -> str:
+    """Return what the name of a release ends with that refines the one of a debit."""
+    return f", refines {debit_id[:_SHOWN]}"
+
+
+def refined_by(entry: Entry) -> str | None:
+    """Return the first digits of the debit of the release that a debit refines; None if it refines none."""
+    found = re.search(rf", run [0-9a-f]{{16}}, refines ([0-9a-f]{{{_SHOWN}}})\Z", entry.release or "")
+    return None if found is None else found[1]
+
+
+def check_refined(entries: list[Entry], entry: Entry) -> None:
+    """Refuse a debit that refines a release that this ledger did not pay for, or that was refined before."""
+    if (refined := refined_by(entry)) is None:
+        return
+    paid = [one for one in entries if one.kind == "debit" and one.hash.startswith(refined)]
+    if not paid or (paid[0].data_set, paid[0].period) != (entry.data_set, entry.period):
+        raise LedgerError(
+            f"this ledger has no debit {refined} of {entry.data_set!r} in the same period, which paid for "
+            "the release that is to be refined. Fix: put back the ledger that has it, or make a new release"
+        )
+    if again := [one for one in entries if refined_by(one) == refined]:
+        raise LedgerError(
+            f"entry {again[0].entry} paid for refining this release before, and two draws given the same "
+            "counts would tell more than is paid for. Fix: refine the release of that entry, or make another"
+        )
 
 
 def spent_of(entries: list[Entry], data_set: str, period: str | None, since: str = "") -> synth.Cost:
@@ -189,7 +222,8 @@ def cost_of_debits(debits: list[Entry]) -> synth.Cost:
 def gaussian_epsilon(rhos: Sequence[Fraction | None], delta: Fraction, times: int = 1) -> Fraction | None:
     """Return the epsilon at a delta of debits that all have discrete Gaussian noise, by their rhos.
 
-    Lemma 56 of docs/privacy.md. None if one has other noise, or the lemma says nothing of them.
+    Lemma 56 of docs/privacy.md. None if one has other noise, or the lemma says nothing of them. What
+    refines a release has a rho, too, but stands beside this, which has none.
     """
     of_group = [rho * times**2 for rho in rhos if rho is not None]  # Lemma 46
     if len(of_group) < len(rhos) or delta == 0 or max(of_group, default=Fraction(0)) > 1:

@@ -27,6 +27,7 @@ from pipelines.ledger.budgets import (
     budgets_of_debit,
     check_budget,
     check_hash,
+    check_refined,
     check_spelling,
     check_terms,
     cost_of_debits,
@@ -198,7 +199,8 @@ class Ledger:
             If what is spent and this exceed `budget`, or one beside it. Where none is stated for ever, or
             for so many years, the one of the same data set that was last entered stands in its place.
         LedgerError
-            If the clock is behind the last entry, or the ledger cannot be trusted. Nothing is written.
+            If the clock is behind the last entry, the ledger cannot be trusted, or a release that its name
+            says it refines was not paid for here, or was refined before. Nothing is written.
         """
         data_set, policy, price = charge.data_set, charge.policy, (charge.epsilon, charge.delta, charge.rho)
         cost = synth.Cost.of(*price)
@@ -209,18 +211,20 @@ class Ledger:
             check_spelling(entries, data_set, budget.period)
             time = self._time(entries, now)
             entered = last_budgets(entries)
+            under = line_of_text(policy, "policy", _LONGEST_DETAIL)
+            about = charge.plan_sha256, charge.release, under
+            entry = Entry(0, time, "debit", data_set, budget.period, *price, *about)
+            check_refined(entries, entry)
             binding = budgets_of_debit(entries, data_set, budget, beside)
             check_terms(entries, data_set, binding, Terms.of(policy), time)
             for limit in binding:
-                check_budget(data_set, limit, cost_of_debits(counted(entries, data_set, limit, time)), cost)
+                *others, _ = counted([*entries, entry], data_set, limit, time)  # with what it refines
+                check_budget(data_set, limit, cost_of_debits(others), cost)
             for limit in binding:
                 if entered.get((data_set, limit.period, limit.years)) != limit:
                     allowed = limit.period, limit.epsilon, limit.delta, limit.rho
                     stated = Entry(0, time, "budget", data_set, *allowed, years=limit.years)
                     append(connection, entries, stated)
-            under = line_of_text(policy, "policy", _LONGEST_DETAIL)
-            about = charge.plan_sha256, charge.release, under
-            entry = Entry(0, time, "debit", data_set, budget.period, *price, *about)
             paid = append(connection, entries, entry)
         return _debit(paid)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import quote
 
 import numpy as np
@@ -357,6 +357,20 @@ class ReleasePlan:
         return synth.compose(
             [(self.numeric.target.epsilon, self.numeric.target.delta)] * self.implicates.runs
         )
+
+    def weaker(self) -> Iterator[tuple[str, ReleasePlan]]:
+        """Yield the plans of weaker tiers, by name, the strongest first."""
+        for name, config in self.config.weaker_tiers.items():
+            yield name, self.of_tier(config)
+
+    def of_tier(self, config: PublicConfig) -> ReleasePlan:
+        """Return the plan of another tier: the same tables with the noise of its epsilon."""
+        pools, domains = self.numeric.pools, self.numeric.domains
+        tables = [(groups.table, groups.choice.share) for groups in self.secondary]
+        more: dict[str, Any] = {"secondary": tables} if tables else {}
+        target = replace(self.numeric.target, epsilon=config.privacy.epsilon / self.implicates.runs)
+        numeric = self.mechanism.calibrate(pools, domains, (Fraction(1),), target, **more)
+        return replace(self, config=config, numeric=numeric)
 
     def with_slots(self, slots: Slots) -> ReleasePlan:
         """Return the plan of other slots, with the same cells and numbers: how a release is drawn.

@@ -91,7 +91,9 @@ def correct(public: PathLike, config: ReleaseConfig, reason: str, *, names: bool
     verify(public)
     release, seal = Release(public), (public / CHECKSUMS).read_bytes()
     before = release.corrections
-    of_release, of_attribute, others = apart(quoted_config(release.plan_document), config.public)
+    planned = quoted_config(release.plan_document)
+    asked = config.weaker_tiers.get(planned.tier or "", config)  # the configuration is that of the strongest
+    of_release, of_attribute, others = apart(planned, asked.public)
     if others:
         raise PublicReleaseError(
             f"{public}: the configuration differs in {', '.join(others)}, on which data or promises depend. "

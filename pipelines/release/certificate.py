@@ -174,6 +174,19 @@ class ImplicatesField(_Part):
     words: str
 
 
+class TierField(_Part):
+    """Which of several releases of one draw this is: each has another epsilon, and is for other readers.
+
+    `epsilons` has what was asked for in each, by rising epsilon. `coalition` is what readers of all of them
+    together learn of one job record, as differential privacy.
+    """
+
+    name: str
+    epsilons: dict[str, Decimal]
+    coalition: EpsilonDelta
+    words: str
+
+
 class PoolClassRow(_Part):
     """One class of pools: its limits, the bound of each of its pools, and the mechanism's numbers.
 
@@ -297,6 +310,7 @@ class Certificate(_Part):
     released_exactly: ReleasedExactly | None
     losses: Losses
     implicates: ImplicatesField
+    tier: TierField | None
     totals: Totals
     classes: list[PoolClassRow]
     arithmetic: ArithmeticField
@@ -491,6 +505,7 @@ def guarantee_fields(plan: ReleasePlan, guarantee: synth.Guarantee) -> dict[str,
         "implicates": ImplicatesField(
             number=implicates.number, source=implicates.source, words=implicates.words
         ),
+        "tier": _tier_field(plan),
         "totals": Totals(
             pools=numeric.pools.n_pools,
             records=numeric.pools.n_records,
@@ -590,6 +605,23 @@ def _with_words(field: _Field) -> _Field:
     """Return a field of a policy with what its kind and its numbers mean, in words and symbols."""
     words = json.loads(render("policy.json.j2", policy=field, secret=secret_in_words(field)))
     return field.model_copy(update=words)
+
+
+_TIER_WORDS = (
+    "The noisy counts of a weaker tier are those of the next stronger tier with more noise. So readers of "
+    "several tiers together learn no more of the records than readers of the strongest of these do, and the "
+    "costs of tiers do not add up."
+)
+
+
+def _tier_field(plan: ReleasePlan) -> TierField | None:
+    """Return which tier a plan is of; None where there is one release only."""
+    config = plan.config
+    if config.tier is None:
+        return None
+    epsilons = {name: synth.decimal_up(x) for name, x in sorted(config.tiers.items(), key=lambda t: t[1])}
+    strongest = EpsilonDelta(epsilon=synth.decimal_up(max(config.tiers.values())), delta="0")
+    return TierField(name=config.tier, epsilons=epsilons, coalition=strongest, words=_TIER_WORDS)
 
 
 def _presence_level(presence: synth.Presence, records: int) -> PresenceLevel:

@@ -43,6 +43,7 @@ def promised(certificate: Certificate, language: str = ENGLISH) -> dict[str, Any
         "protected": certificate.presence is not None,
         "record": certificate.protects == "record",
         "policy": policy,
+        "tier": certificate.tier,
         "exact": certificate.released_exactly,
         "secret": secret_in_words(policy, language),
         "residents": population_in_words(

@@ -522,6 +522,10 @@ def contradictions(config: PublicConfig, plan: ReleasePlan) -> list[str]:
             not plan.measures and bool({*pooling.by} & {*plan.policy.secret}),
             False,
         ),
+        "tiers": (
+            not config.tiers or (config.tier is not None and len({*config.tiers.values()}) > 1),
+            True,
+        ),
         "most pools": (getattr(plan.numeric.parameters, "most_pools", None), plan.most_pools),
     }
     return [name for name, (planned, configured) in pairs.items() if planned != configured]

@@ -496,23 +496,23 @@ WORDS = """
     1ab90362bf141506474c1bec73e9e4ab 20d8abb6010ce85c60aa5a8a276fb2e6 2aa3433a7c0705bcf719996b5a6f9265
     2bf6f064c3c653598482463d71662f1e 334b73256f0940c481a3296d7593ee57 339d65a5eb1e87e573e5d9bdb39886ed
     35f63e04b53aea40c1c9ac60fb26982a 364a126fb7cde08dc283b1c52bef1158 38cef9377c03979ca8622d5b877dbbf4
-    3c3495e89ca30f679f0bf06b69dd7c0a 3fe10d3ffd294628550ec36057c3d847 4228b871bf12ff91755d64453cc5cdb0
-    471f715fb5b58f0dda9c089b5762ef0d 4829dc080c5b422dd4d0569fb9bca32f 4b7c880bb0cb9332a68c3a176eebc9ea
-    4ea05db7192c62c358a2a04737a55eb7 531778807786718e27c276294b266e07 53dc44cad1e7b5db54e667df7944300f
-    55d4e1d1f2eaf052408164bc6bd668f7 56bf99b878de0a032edd4ac5f0fa7caa 5b62e19bab9b63650d1b83f1ed618083
-    60ec865a82cd1129edebae9870416e5a 6d6d1595955cd6b4b77d5f8ef47676d4 713e6831f9da839e4fef35b2e4acd100
-    7785d90c015c6de95eaefb6f76fc8371 7cee6611aa4c4e640799e906baebc4fc 81d778ab0a46a05cfed7eb79defd16b6
-    83ca46d226557283b128307d6679a8fb 86f5a9d32bff4a9be338217528de56f1 8a510bc3ef75f7c8de1a4b8b340eda3f
-    8ae9ed81cb2d348ec788eb993679559e 8da329b42e91781dbbed61a6b5bacfd4 8fcf265f5873d63e35556d2540557820
-    99445f30b65af8f6a58d71befbe9d30f 9ecd0a6c3acca3822389ccbc3ac23427 a3f8cc7fb9abcbeb976ec5ebb06dac84
-    aa392cb22331956b493cede83f480200 aaa8114cb7996a03bacffbbbe6118305 af8493781dde95f09fdfe204bde3e17e
-    b9c1724df98a88a01df159ac30dee1ea ca00223c7f2df283fd3d44377b4d3fba cb6d08272729b502c98105034a956792
-    ce1dff682db5d65958a6c648cf740c5b d492b89c66b7d6d91b9e690ec72746ce d5ad4dac41be4efed12f485a23158e25
-    d64662f121ca49781e19d52748eb1cea d81355211cda1c5e85d287a97fddeedd df0888ff85fbf86eb058ff6a336bba0f
-    e10dff8b718047c3b8897365c4b1c098 e803141aa0bd007052b70e89a5eb8f05 e8616bb79873443b6e98764b1751bbcb
-    ea12b707c8f575bae70d3544109d0258 ee701abfd2cd6d7fbae22456dcc0f70f ef2150ab7ba337472304891d1bbbab6e
-    f45b0c656e380375fd526395b3674b40 f56407dad061a226cefd426aef326a7d f859e247b105f3ee4f6473b6a09c9ebc
-    fc398c47401c1c98a4e6816ed38db7cf
+    3c3495e89ca30f679f0bf06b69dd7c0a 3fe10d3ffd294628550ec36057c3d847 40c263a7a6cf079880c66b551896bece
+    4228b871bf12ff91755d64453cc5cdb0 471f715fb5b58f0dda9c089b5762ef0d 4829dc080c5b422dd4d0569fb9bca32f
+    4b7c880bb0cb9332a68c3a176eebc9ea 4ea05db7192c62c358a2a04737a55eb7 531778807786718e27c276294b266e07
+    53dc44cad1e7b5db54e667df7944300f 55d4e1d1f2eaf052408164bc6bd668f7 56bf99b878de0a032edd4ac5f0fa7caa
+    5b62e19bab9b63650d1b83f1ed618083 60ec865a82cd1129edebae9870416e5a 6d6d1595955cd6b4b77d5f8ef47676d4
+    713e6831f9da839e4fef35b2e4acd100 7785d90c015c6de95eaefb6f76fc8371 7cee6611aa4c4e640799e906baebc4fc
+    81d778ab0a46a05cfed7eb79defd16b6 83ca46d226557283b128307d6679a8fb 86f5a9d32bff4a9be338217528de56f1
+    8a510bc3ef75f7c8de1a4b8b340eda3f 8ae9ed81cb2d348ec788eb993679559e 8da329b42e91781dbbed61a6b5bacfd4
+    8fcf265f5873d63e35556d2540557820 99445f30b65af8f6a58d71befbe9d30f 9ecd0a6c3acca3822389ccbc3ac23427
+    a3f8cc7fb9abcbeb976ec5ebb06dac84 aa392cb22331956b493cede83f480200 aaa8114cb7996a03bacffbbbe6118305
+    af8493781dde95f09fdfe204bde3e17e b9c1724df98a88a01df159ac30dee1ea ca00223c7f2df283fd3d44377b4d3fba
+    cb6d08272729b502c98105034a956792 ce1dff682db5d65958a6c648cf740c5b d492b89c66b7d6d91b9e690ec72746ce
+    d5ad4dac41be4efed12f485a23158e25 d64662f121ca49781e19d52748eb1cea d81355211cda1c5e85d287a97fddeedd
+    df0888ff85fbf86eb058ff6a336bba0f e10dff8b718047c3b8897365c4b1c098 e803141aa0bd007052b70e89a5eb8f05
+    e8616bb79873443b6e98764b1751bbcb ea12b707c8f575bae70d3544109d0258 ee701abfd2cd6d7fbae22456dcc0f70f
+    ef2150ab7ba337472304891d1bbbab6e f45b0c656e380375fd526395b3674b40 f56407dad061a226cefd426aef326a7d
+    f859e247b105f3ee4f6473b6a09c9ebc fc398c47401c1c98a4e6816ed38db7cf
 """
 
 
@@ -580,10 +580,11 @@ AS_CSV = {"blocks": "plan/blocks.parquet", "names": "names.parquet"}
 PLAN, CERTIFICATE = "odsynth plan 1.0", "odsynth certificate 1.0"
 POLICIES = ("partition", "distance_km")
 """Kinds of policies other than "full"."""
-SCHEMA = "d1628cfb077692a010d88addccfbad11f7382e07a4e9ad56ebc2def143346c9a"
+SCHEMA = "77944981a7c612c4930bde2fecc4da9de4c3440c777763c3b0a646a8bf963b00"
 """SHA-256 of the schema of certificates of this format."""
 KEYS = {
-    "configuration": "attribute auxiliary geography jobs plan privacy release weights workload workplaces",
+    "configuration": "attribute auxiliary geography jobs plan privacy release tiers weights workload"
+    " workplaces",
     "geography": "block external_workplaces external_zones file groupings latitude levels longitude"
     " non_nesting_areas polygons uninhabited without_work",
     "lodes": "aux file format population",
@@ -702,6 +703,8 @@ class Plan:
         # Jobs of the release: where workplaces were measured, those of the plan are only expected.
         self.slots = slots or tables.get("slots", {})
         self.records = records_of(self.config["jobs"])
+        tiers = [(configured(epsilon), name) for name, epsilon in self.config["tiers"].items()]
+        self.tiers = {name: epsilon for epsilon, name in sorted(tiers)}  # by rising epsilon
         # Implicates, and the independent runs that they come from.
         self.number = release["implicates"]
         self.runs = self.number if release["implicate_source"] == "independent-runs" else 1
@@ -888,6 +891,14 @@ def check_plan(folder: Path, plan: Plan) -> str:
         and (not plan.estimated or of_work[:1] == [(None, None, *plan.attributes)]),
         "more than homes is protected with discrete Gaussian noise": not plan.gaussian
         or not (plan.protected or plan.estimated),
+        "tiers are of another mechanism or protect more than homes, or epsilon is of none": not plan.tiers
+        or (
+            document["mechanism"] == "geometric"
+            and not plan.estimated
+            and configured(privacy["epsilon"]) in plan.tiers.values()
+            and 1 < len({*plan.tiers.values()}) == len(plan.tiers)
+            and all(re.fullmatch("[a-z0-9_]{1,24}", name) for name in plan.tiers)
+        ),
         "more than homes is protected under a policy, or drawn more than once": not plan.estimated
         or (privacy["policy"] == "full" and plan.number == 1),
         "pools that are resampled are by secret attributes": not plan.dirichlet
@@ -1095,9 +1106,23 @@ def in_words(
         "released_exactly": None if plan.protected else plan.exact,
         "losses": bounds["losses"],
         "implicates": {"number": plan.number, "source": source, "words": words},
+        "tier": tier_of(plan),
         "totals": dict(zip(("pools", "records", "synthetic_workers", "domains", "cells"), totals)),
         "classes": stated["classes"],
         "arithmetic": worded("arithmetic"),
+    }
+
+
+def tier_of(plan: Plan) -> Document | None:
+    """Return what a certificate must say of the tier that a release is of, if it is of one (Lemma 57)."""
+    if not plan.tiers:
+        return None
+    epsilon = configured(plan.config["privacy"]["epsilon"])
+    return {
+        "name": next(name for name, of_tier in plan.tiers.items() if of_tier == epsilon),
+        "epsilons": {name: rounded_up(of_tier) for name, of_tier in plan.tiers.items()},
+        "coalition": {"epsilon": rounded_up(max(plan.tiers.values())), "delta": "0"},
+        "words": worded("tier"),
     }
 
 

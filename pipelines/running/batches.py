@@ -49,8 +49,9 @@ Task = Literal["measure", "estimate", "draw"]
 """What is done of a batch: its homes are counted with noise, or its synthetic workers drawn. An estimate is
 made of all batches together."""
 
-TaskInputs = NDArray[np.int32] | list[list[Cells]]
-"""What a task needs: **confidential** homes of a batch, shape (3, n); or factors of each run's tables."""
+TaskInputs = NDArray[np.int32] | list[list[Cells]] | tuple[NDArray[np.int32], list[list[Cells]]]
+"""What a task needs: **confidential** homes of a batch, shape (3, n), noisy counts of another release, or
+both; or factors of each run's tables."""
 
 _ESTIMATED = "estimated"
 OTHER_JOBS = "the job records differ from those that the plan was made for: a file changed"
@@ -250,19 +251,27 @@ class MeasuredWork(BatchWork):
         self.layout = JobLayout(plan)
 
     def do(self, task: Task, batch: int, inputs: TaskInputs, key: synth.RunKey, folder: Path) -> None:
-        """Do a task: one that measures counts the homes in the cells of the pools, and keeps noisy counts."""
+        """Do a task: one that measures keeps noisy counts of the cells of the pools."""
         if task != "measure":
             super().do(task, batch, inputs, key, folder)
             return
-        pools, home, sizes = self._sorted(batch, inputs)  # type: ignore[arg-type]  # homes
+        for run, noisy in enumerate(self._measured(batch, inputs, key)):
+            CellFile(folder / _noisy(run, 0), np.int64)[:] = noisy
+
+    def _measured(self, batch: int, inputs: Any, key: synth.RunKey) -> Iterator[NDArray[np.int64]]:
+        """Yield noisy counts of the cells of the pools, of each run."""
+        counts = self._counted(batch, inputs)
+        for run in range(self.plan.implicates.runs):
+            yield measure(counts, self.layout.tables[0], key, 0, batch, run)
+
+    def _counted(self, batch: int, homes: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Count the homes in the cells of the pools: **confidential**."""
+        pools, home, sizes = self._sorted(batch, homes)
         numeric = self.plan.numeric
         table = synth.Table(numeric.pools.n[pools], numeric.pools.domain[pools], numeric.domains)
         if sizes is None:
             sizes = table.n
-        counts = count_cells(table, np.repeat(np.arange(sizes.size, dtype=np.int32), sizes), home)
-        for run in range(self.plan.implicates.runs):
-            noisy = measure(counts, self.layout.tables[0], key, 0, batch, run)
-            CellFile(folder / _noisy(run, 0), np.int64)[:] = noisy
+        return count_cells(table, np.repeat(np.arange(sizes.size, dtype=np.int32), sizes), home)
 
     def needed(self, batch: int) -> list[slice]:
         """Return the run of cells of each measured table that a batch is drawn from."""
@@ -405,8 +414,8 @@ class MeasuredBatches(RunBatches):
         with whole_folder(self.estimated) as folder:
             for run in range(self.plan.implicates.runs):
                 noisy = self._noisy_counts(run, folder)
-                for k, table in enumerate(self.work.layout.tables[1:], start=1):
-                    noisy[k][:] = measure(self.staging.read_counts(k), table, self.key, k, 0, run)
+                for k in range(1, len(noisy)):
+                    noisy[k][:] = self._measure_whole(k, run)
                 self._size(noisy)
                 (fitting := folder / "fitting").mkdir()
                 fitted = estimate_factors(self.plan, self.work.layout, noisy, partial(new_numbers, fitting))
@@ -414,6 +423,10 @@ class MeasuredBatches(RunBatches):
                     keep_numbers(factors, folder / _factors(run, k))
                 shutil.rmtree(fitting)
             (folder / CHECKSUMS).write_text(_checksums(folder), encoding="utf-8")
+
+    def _measure_whole(self, k: int, run: int) -> NDArray[np.int64]:
+        """Return noisy counts of a secondary table."""
+        return measure(self.staging.read_counts(k), self.work.layout.tables[k], self.key, k, 0, run)
 
     def _size(self, noisy: Sequence[Cells]) -> None:
         """Find out how many jobs there are, where that is protected, before homes are fitted."""

@@ -11,6 +11,7 @@
                                     measured tables, complete before state.json; where workplaces are
                                     measured, whole records, which are sorted into batches then
         parts/                      what each finished batch measured and wrote, and the estimate
+    tiers/TIER/                 public/ and parts/ of each weaker tier
 
 Key, state, summary and parts get their names when they are whole and on the disk; plan and homes are on the
 disk before `state.json` is. A folder without `state.json` was abandoned before anything was paid: `odsynth
@@ -31,6 +32,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,10 +47,34 @@ from pipelines.storage.errors import refuse_no_folder, what_is_at
 
 _LOG = logging.getLogger(__name__)
 _FORMAT = "odsynth run 1.0"
+TIERS = "tiers"
+"""Folder of the weaker tiers of a run, beside that of the strongest."""
 
 
 class BusyError(ConfigError):
     """Another process is making this release."""
+
+
+@dataclass(frozen=True)
+class Refined:
+    """A finished release that another one refines."""
+
+    debit: str  # the entry of the ledger that paid for it
+    certificate: Certificate
+    inputs: dict[str, str]  # as of its run
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `from_json` reads."""
+        return {
+            "debit": self.debit,
+            "certificate": self.certificate.model_dump_json(),
+            "inputs": self.inputs,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Refined:
+        """Read what `to_json` returned."""
+        return cls(data["debit"], parse_certificate(data["certificate"]), data["inputs"])
 
 
 @dataclass(frozen=True)
@@ -63,6 +89,8 @@ class RunState:
     # The entry of the ledger that paid for the run; None before it is made, and without a ledger.
     debit: str | None = None
     rows: dict[str, int] = field(default_factory=dict)  # rows of each confidential file, by path
+    tiers: dict[str, Certificate] = field(default_factory=dict)  # of the releases of weaker tiers, by name
+    refines: Refined | None = None
 
 
 def other_version(place: Path, begun: Software | None) -> ConfigError:
@@ -111,6 +139,10 @@ class RunFolder:
     def of(cls, out: Path) -> RunFolder:
         """Return the staging folder that belongs to an output folder."""
         return cls(out.parent / f".{out.name}.unfinished")
+
+    def tier(self, name: str) -> RunFolder:
+        """Return the folder of a weaker tier."""
+        return RunFolder(self.folder / TIERS / name)
 
     @property
     def begun(self) -> bool:
@@ -259,6 +291,8 @@ class RunFolder:
             "name": state.name,
             "debit": state.debit,
             "rows": state.rows,
+            "tiers": {name: certificate.model_dump_json() for name, certificate in state.tiers.items()},
+            "refines": None if state.refines is None else state.refines.to_json(),
         }
         write_whole(self._state, json.dumps(document, default=str, indent=1) + "\n")
 
@@ -279,6 +313,8 @@ class RunFolder:
                 name=document["name"],
                 debit=document["debit"],
                 rows=document["rows"],
+                refines=None if (refines := document.get("refines")) is None else Refined.from_json(refines),
+                tiers={name: parse_certificate(text) for name, text in document.get("tiers", {}).items()},
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise other_version(self._state, self.software()) from error
@@ -367,6 +403,9 @@ class RunFolder:
     def tidy(self) -> None:
         """Remove what a finished release does not need; it is not drawn from again."""
         self.forget_key()
-        for folder in (self.homes, self.parts, self.scratch, *self.confidential.glob(".partial-*")):
+        of_tiers = self.folder.glob(f"{TIERS}/*/*")
+        others = [path for path in of_tiers if path.name != self.public.name]
+        partial = self.confidential.glob(".partial-*")
+        for folder in (self.homes, self.parts, self.scratch, *partial, *others):
             if folder.exists():  # an error ends the run, which can then be resumed: no home may stay
                 shutil.rmtree(folder)

@@ -12,7 +12,7 @@ from fractions import Fraction
 import synth
 from geo_data.arguments import PathLike, paths_of
 from pipelines.config.loading import ReleaseConfig
-from pipelines.config.sections import LedgerSettings
+from pipelines.config.sections import LedgerSettings, tiers_in_ledger
 from pipelines.config.toml import ConfigError
 from pipelines.ledger import budgets
 from pipelines.ledger.budgets import (
@@ -31,8 +31,8 @@ from pipelines.ledger.chain import Entry, LedgerError, check_folder
 from pipelines.ledger.ledger import Charge, Debit, Ledger
 from pipelines.ledger.terms import Terms
 from pipelines.plans.plan import ReleasePlan
-from pipelines.release.certificate import EpsilonDelta, Ratio, RecordLevel, Requested, UserLevel
-from pipelines.running.folder import RunFolder, RunState
+from pipelines.release.certificate import Certificate, EpsilonDelta, Ratio, RecordLevel, Requested, UserLevel
+from pipelines.running.folder import Refined, RunFolder, RunState
 from pipelines.storage.event_log import EventLog
 from synth.concentrated import rho_of_group, rho_within
 from synth.policy import RECORD
@@ -106,18 +106,30 @@ def budgets_in(settings: LedgerSettings) -> tuple[Budget, list[Budget]]:
     return budget, beside
 
 
-def run_name(config: ReleaseConfig, run: str) -> str:
-    """Return the name of a run in the ledger; `run` is its own number, of 16 digits."""
-    return f"{config.release.name}, run {run}"
+def run_name(config: ReleaseConfig, run: str, refines: Refined | None = None) -> str:
+    """Return the name of a run in the ledger, with its tiers, or with the debit of what it refines.
+
+    `run` is its own number, of 16 digits.
+    """
+    more = tiers_in_ledger(config.tiers) if refines is None else budgets.refines_in_ledger(refines.debit)
+    return f"{config.release.name}, run {run}{more}"
 
 
 def charge_of(state: RunState, plan: ReleasePlan, settings: LedgerSettings) -> Charge:
-    """Return what a run with such a plan is charged."""
+    """Return what a run with such a plan is charged: if it refines a release, what this leaves."""
     certificate = state.certificate
-    cost = cost_of(certificate.requested, certificate.run, certificate.record_level, certificate.user_level)
-    epsilon, delta, rho = cost.price
+    epsilon, delta, rho = _price_of(certificate)
+    if state.refines is not None:
+        epsilon, delta, rho, _ = synth.Cost.of_refined(epsilon, _price_of(state.refines.certificate).epsilon)
     about = certificate.plan_sha256, state.name, str(terms_of(plan))
     return Charge(settings.data_set, epsilon, delta, *about, rho)
+
+
+def _price_of(certificate: Certificate) -> Price:
+    """Return what a release with such a certificate costs as one of its own."""
+    return cost_of(
+        certificate.requested, certificate.run, certificate.record_level, certificate.user_level
+    ).price
 
 
 def debit(settings: LedgerSettings, charge: Charge, *, rehearse: bool = False) -> Debit:

@@ -30,6 +30,7 @@ from pipelines.ledger.budgets import OverBudgetError, PolicyError, Price
 from pipelines.ledger.ledger import Charge
 from pipelines.planning.guards import public_files, refuse_as_public, refuse_open_files, refuse_other_names
 from pipelines.planning.public_inputs import slot_source
+from pipelines.plans.accuracy import ExpectedAccuracy
 from pipelines.plans.form import PLAN_FILES, read_document
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.storage import check_plan_bytes, load_plan
@@ -182,13 +183,27 @@ def take_plan(config: ReleaseConfig, folder: Path, stored: Path) -> tuple[Releas
     if problems:
         rule = f"the plan is not what its configuration asks for: {', '.join(problems)}"
         raise ConfigError(f"{folder}: {rule}. Fix: {_AGAIN}")
-    if (accuracy := numbers.get("accuracy")) is not None:  # a plan that was not tried has none
-        expected = parse_expected(accuracy, PLAN_NUMBERS)
-        if expected.after_draw:
-            raise ValueError(f"{PLAN_NUMBERS}: its accuracy is not that of a plan, but of a release")
-        check_accuracy(expected, plan)
+    if (expected := _forecast(numbers.get("accuracy"), plan)) is not None:
         write_accuracy(expected, numbers["plan_sha256"], stored.parent)
     return plan, numbers["plan_sha256"]
+
+
+def forecast_of_tier(folder: Path, plan: ReleasePlan) -> ExpectedAccuracy | None:
+    """Return the forecast of a weaker tier that is beside a plan that was made before."""
+    numbers, _ = plan_numbers(folder)
+    with blame_plan(folder):
+        return _forecast(numbers.get("tiers", {}).get(plan.config.tier), plan)
+
+
+def _forecast(accuracy: Any, plan: ReleasePlan) -> ExpectedAccuracy | None:
+    """Read what is expected of a plan; a plan that was not tried has nothing."""
+    if accuracy is None:
+        return None
+    expected = parse_expected(accuracy, PLAN_NUMBERS)
+    if expected.after_draw:
+        raise ValueError(f"{PLAN_NUMBERS}: its accuracy is not that of a plan, but of a release")
+    check_accuracy(expected, plan)
+    return expected
 
 
 def released_beside(folder: Path) -> dict[str, str]:
@@ -278,7 +293,7 @@ def space_needed(plan: ReleasePlan) -> int:
     Homes take 12 bytes a job. Data files are there twice while they are joined; of the demo region and of
     Rhode Island a job takes about 8 bytes in all of them, 10 in their parts, and 20, with 1 for each column
     of counts, are reckoned with. A cell of a measured table has a noisy count, kept and published, and a
-    factor, 8 bytes each; where several tables are fitted together, three numbers more.
+    factor, 8 bytes each; where several tables are fitted together, three numbers more. A tier takes as much.
     """
     jobs, columns = plan.numeric.pools.n_records, sum(map(len, plan.pools.slots.categories.values()))
     needed = jobs * (12 + 2 * plan.implicates.number * (20 + columns)) + 10_000_000
@@ -286,7 +301,7 @@ def space_needed(plan: ReleasePlan) -> int:
         cells = int(plan.numeric.k.sum())
         cells += sum(int(groups.table.offsets[-1]) for groups in plan.secondary)
         needed += 8 * cells * (3 * plan.implicates.runs + (3 if plan.secondary else 0))
-    return needed
+    return needed * (1 + len(plan.config.weaker_tiers))
 
 
 def check_space(config: ReleaseConfig, plan: ReleasePlan) -> None:

@@ -23,7 +23,8 @@ from pipelines.config.toml import ConfigError
 from pipelines.planning.guesses import ExpectedGuess, expected_guess
 from pipelines.planning.public_inputs import read_public_inputs
 from pipelines.planning.search import make_plan
-from pipelines.planning.simulation import SimulatedUtility, simulate_utility
+from pipelines.planning.simulation import SimulatedUtility, simulate_accuracy, simulate_utility
+from pipelines.plans.accuracy import ExpectedAccuracy
 from pipelines.plans.form import plan_hash
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.storage import save_plan
@@ -66,6 +67,8 @@ class PlanReport:
         On proxy truth: expected error under the public model.
     guess : ExpectedGuess or None
         How often somebody guesses homes right; None where that is not computed.
+    tiers : mapping of str to ExpectedAccuracy
+        What is expected of weaker tiers, by name, the strongest first.
     run_seconds : float
         Expected processor time of a run that plans itself, on this machine.
     memory_gb : float
@@ -82,6 +85,7 @@ class PlanReport:
     guarantee: synth.Guarantee
     utility: SimulatedUtility
     guess: ExpectedGuess | None
+    tiers: Mapping[str, ExpectedAccuracy]
     run_seconds: float
     memory_gb: float
     folder: Path
@@ -106,6 +110,11 @@ class PlanReport:
             f"{'' if self.plan.policy.n_parts == 1 else ' beyond what the policy makes public'})",
             *_expected_losses(self.plan, f),
             *_other_attributes(self.plan, f),
+            *(
+                f"  tier {name}, epsilon {synth.decimal_up(self.plan.config.tiers[name])}: "
+                + "; ".join(f"{t.table} {t.loss:.3f}" for t in tier.tables if t.workload)
+                for name, tier in self.tiers.items()
+            ),
             guess_words(self.plan, self.guess),
             f"  commute   mean off by {f.mean_commute_error:+.1%}"
             + (f"; a large destination's by {f.destination_error:.1%} (median)" if many else ""),
@@ -233,6 +242,10 @@ def plan(
         with steps.step(Step.SIMULATE):
             utility = simulate_utility(made, inputs.model, parallel_map=parallel_map, progress=progress)
             guess = expected_guess(made)
+            tiers = {
+                name: simulate_accuracy(weaker, inputs.model, parallel_map, progress)
+                for name, weaker in made.weaker()
+            }
     folder.parent.mkdir(parents=True, exist_ok=True)
     with whole_folder(folder, 0o755, check=lambda: _refuse_other(folder)) as staging:
         digest = save_plan(made, staging / PLAN_FOLDER)
@@ -243,7 +256,7 @@ def plan(
         used = time.process_time(), peak_memory() / 1e9
         noisy = int(made.numeric.k.sum()) if made.measures else 0
         cost = run_cost(*used, made.numeric.pools.n_records, noisy)
-        planned = PlanReport(made, guarantee, utility, guess, *cost, folder, digest, rows)
+        planned = PlanReport(made, guarantee, utility, guess, tiers, *cost, folder, digest, rows)
         write_names(names, made.geography, staging, config.release.language)
         write_polygons(polygons, staging)
         _write(planned, staging)
@@ -429,6 +442,7 @@ def _write(report: PlanReport, staging: Path) -> None:
         **({} if (policy := fields.get("policy")) is None else {"policy": policy.model_dump()}),
         **report.utility.as_dict(),
         "guess": None if report.guess is None else report.guess.as_dict(),
+        **({"tiers": {name: tier.as_dict() for name, tier in report.tiers.items()}} if report.tiers else {}),
         "pool_level": report.plan.choices.pool_level,
         "pool_below": report.plan.choices.pool_below,
         "coarsening": report.plan.coarsening,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
 import secrets
 import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -17,7 +20,7 @@ import synth
 from geo_data.arguments import PathLike, check_type, path_of
 from geo_data.errors import ChangedFileError
 from geo_data.jobs import Reading
-from pipelines.config.fields import absolute
+from pipelines.config.fields import absolute, expand
 from pipelines.config.loading import ReleaseConfig
 from pipelines.config.toml import ConfigError
 from pipelines.ledger.chain import LedgerError
@@ -33,7 +36,7 @@ from pipelines.plans.form import plan_hash
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.storage import load_plan, save_plan
 from pipelines.release.accuracy import ACCURACY_FILE, write_accuracy
-from pipelines.release.certificate import certificate_of_draw, make_certificate
+from pipelines.release.certificate import Certificate, certificate_of_draw, make_certificate
 from pipelines.release.intervals import carries_draws
 from pipelines.release.layout import describe_and_seal, write_public
 from pipelines.release.names import NAME_FILE, write_names
@@ -42,7 +45,7 @@ from pipelines.release.signing import read_private_key
 from pipelines.release.verification import VerificationError, verify_run
 from pipelines.running.batches import RunBatches, differences, estimated_factors, keep_homes
 from pipelines.running.executor import sample_release, try_workers, trying_on
-from pipelines.running.folder import RunFolder, RunState, other_version, refuse_existing
+from pipelines.running.folder import TIERS, Refined, RunFolder, RunState, other_version, refuse_existing
 from pipelines.running.payment import (
     debit_of,
     is_finished,
@@ -55,12 +58,15 @@ from pipelines.running.preflight import (
     check_payable,
     check_ready,
     check_space,
+    forecast_of_tier,
     load_back,
     refuse_other_slots,
     take_plan,
 )
 from pipelines.running.steps import OPERATOR_LOG, Step, StepLog, resumed_steps, run_steps
+from pipelines.running.tiers import RefinedBatches, WeakerBatches, keep_tiers
 from pipelines.running.workplaces import keep_records, measure_workplaces, publish_workplaces
+from pipelines.storage.checksums import sha256_of
 from pipelines.storage.durable import set_times, sync, sync_tree, write_whole
 from pipelines.storage.errors import what_is_at
 from pipelines.storage.event_log import EventLog
@@ -143,10 +149,27 @@ def run(
     ['confidential', 'public']
     """
     check_type(config, ReleaseConfig, "config", "load_config")
-    plan = None if plan is None else path_of(plan, "plan")
-    out, reviewed = config.release.out, plan
+    reviewed = None if plan is None else path_of(plan, "plan")
     check_ready(config, new=True, public=reviewed is None)
-    steps = StepLog(progress)
+    write = partial(_write_plan, config, reviewed, scheduler=scheduler)
+    return begin(config, write, key, StepLog(progress), scheduler=scheduler, planned=reviewed is not None)
+
+
+def begin(
+    config: ReleaseConfig,
+    write_plan: Callable[[RunFolder, StepLog], tuple[ReleasePlan, synth.Guarantee, str]],
+    key: synth.RunKey | None,
+    steps: StepLog,
+    *,
+    scheduler: str | None,
+    planned: bool,
+    refines: Refined | None = None,
+) -> Release:
+    """Make a release as `run` does, by a plan that is written into its private folder.
+
+    `planned` says that it was made before; `refines`, which release it refines.
+    """
+    out = config.release.out
     signing_key = read_private_key(config.signature.key) if config.signature else None
     key = key or synth.RunKey.generate()
     staging = RunFolder.of(out)
@@ -154,20 +177,26 @@ def run(
         with staging.fresh():
             refuse_existing(out)  # now that nobody else makes it
             try_workers(scheduler)
-            release_plan, guarantee, plan_sha256 = _write_plan(
-                config, reviewed, staging.public, steps, scheduler
-            )
-            steps.order = run_steps(release_plan, reviewed=reviewed is not None)
+            release_plan, guarantee, plan_sha256 = write_plan(staging, steps)
             certificate = make_certificate(release_plan, guarantee, plan_sha256, secure=key.secure)
-            state = RunState(config, certificate, {}, key.secure, run_name(config, secrets.token_hex(8)))
+            name = run_name(config, secrets.token_hex(8), refines)
+            state = RunState(config, certificate, {}, key.secure, name, refines=refines)
+            if refines is None:
+                state = replace(state, tiers=_certify_tiers(state, staging))
+            steps.order = run_steps(release_plan, reviewed=planned, tiers=bool(state.tiers))
             check_payable(state, release_plan)
             check_space(config, release_plan)
             if config.workplaces is not None and not config.protects_records:
                 _log.info(_PROTECTED_TOTALS)
             with steps.step(Step.READ_ORIGINS):
+                if refines is not None:  # whatever else is wrong with them, these are others
+                    files = itertools.chain.from_iterable(map(expand, config.jobs.files))
+                    _refuse_other_inputs(config, refines, {str(file): sha256_of(file) for file in files})
                 jobs_sha256, rows = _keep_homes(
-                    config, release_plan, staging, steps.progress, reviewed=reviewed is not None
+                    config, release_plan, staging, steps.progress, reviewed=planned
                 )
+            if refines is not None:
+                _refuse_other_inputs(config, refines, jobs_sha256)
             state = replace(state, inputs=jobs_sha256, rows=rows)
             try_workers(scheduler)  # others may have come
             staging.save(state, key)
@@ -180,11 +209,21 @@ def run(
             steps.events = EventLog(staging.events)
             steps.events.write("began", version=certificate.software.version, debit=state.debit or "")
             with record_outcome(state, steps.events):
-                drawn = _draw_and_write(staging, release_plan, state, key, signing_key, steps, scheduler)
+                drawn = _make(staging, release_plan, state, key, signing_key, steps, scheduler)
                 _finish(staging, release_plan, state, guarantee, steps, out)
     finally:
         key.destroy()
     return Release.just_made(out / "public", drawn)
+
+
+def _refuse_other_inputs(config: ReleaseConfig, refines: Refined, inputs: Mapping[str, str]) -> None:
+    """Refuse to refine a release of other records, by the SHA-256 of the files of both."""
+    if sorted(inputs.values()) != sorted(refines.inputs.values()):
+        raise geo_data.InputError(
+            config.jobs.files[0],
+            "the jobs are not those of the release that is to be refined: a file differs in its SHA-256",
+            fix="put back the files that the release was made of, or make a new release",
+        )
 
 
 def resume(
@@ -242,18 +281,11 @@ def resume(
         if not staging.checked:
             try_workers(scheduler, begun=True)
         check_ready(state.config.with_out(out), public=False, confidential=False)
-        with blame_plan(staging.public, "put back a copy of it, or give the run up with odsynth runs --wipe"):
-            plan = load_plan(staging.public / "plan")
-        steps.order = resumed_steps(plan)
-        certificate, guarantee = state.certificate, certify(plan)
-        now = make_certificate(plan, guarantee, certificate.plan_sha256, secure=state.secure)
-        if now.model_copy(update={"created": certificate.created}) != certificate:
-            raise other_version(staging.folder, certificate.software)
-        if plan_hash(staging.public / "plan") != certificate.plan_sha256:
-            rule, fix = "the plan is not the plan that the run began with", "put back a copy of that plan"
-            raise ConfigError(
-                f"{staging.folder}: {rule}. Fix: {fix}, or give the run up with odsynth runs --wipe"
-            )
+        plan = _begun_plan(staging)
+        steps.order = resumed_steps(plan, tiers=bool(state.tiers))
+        guarantee = _certify_again(staging, plan, state, state.certificate)
+        for name, of_tier in state.tiers.items():
+            _certify_again(staging.tier(name), _begun_plan(staging.tier(name)), state, of_tier)
         signature = state.config.signature
         signing_key = read_private_key(signature.key) if signature else None
         if debit_of(state) is None:  # stopped just before it was paid
@@ -261,7 +293,7 @@ def resume(
         if not staging.checked:
             check_space(state.config.with_out(out), plan)
         steps.events = EventLog(staging.events)
-        steps.events.write("resumed", version=certificate.software.version)
+        steps.events.write("resumed", version=state.certificate.software.version)
         if not finished_before:  # else a copy of a folder that needs only to be put in place: the same bytes
             state = pay(state, plan, staging)
         with record_outcome(state, steps.events, finished=finished_before):
@@ -270,7 +302,7 @@ def resume(
                 return Release(out / "public")
             key = staging.key(state)
             try:
-                drawn = _draw_and_write(staging, plan, state, key, signing_key, steps, scheduler)
+                drawn = _make(staging, plan, state, key, signing_key, steps, scheduler)
             finally:
                 key.destroy()
             _finish(staging, plan, state, guarantee, steps, out)
@@ -295,10 +327,48 @@ def make_release(
         run(config, plan=plan, progress=progress, scheduler=scheduler)
 
 
+def _begun_plan(staging: RunFolder) -> ReleasePlan:
+    """Read the plan of a run, or of a weaker tier of it, that is continued."""
+    with blame_plan(staging.public, "put back a copy of it, or give the run up with odsynth runs --wipe"):
+        return load_plan(staging.public / "plan")
+
+
+def _certify_again(
+    staging: RunFolder, plan: ReleasePlan, state: RunState, certificate: Certificate
+) -> synth.Guarantee:
+    """Certify the plan of a run, or of a weaker tier, that is continued; refuse one that began otherwise."""
+    guarantee = certify(plan)
+    now = make_certificate(plan, guarantee, certificate.plan_sha256, secure=state.secure)
+    if now.model_copy(update={"created": certificate.created}) != certificate:
+        raise other_version(staging.folder, certificate.software)
+    if plan_hash(staging.public / "plan") != certificate.plan_sha256:
+        rule, fix = "the plan is not the plan that the run began with", "put back a copy of that plan"
+        raise ConfigError(
+            f"{staging.folder}: {rule}. Fix: {fix}, or give the run up with odsynth runs --wipe"
+        )
+    return guarantee
+
+
+def _certify_tiers(state: RunState, staging: RunFolder) -> dict[str, Certificate]:
+    """Certify the plans of weaker tiers, and return the certificates of their releases, by name."""
+    certificates = {}
+    for name, config in state.config.weaker_tiers.items():
+        stored = staging.tier(name).public / "plan"
+        sha256 = plan_hash(stored)
+        plan = load_back(config, stored, sha256)
+        certificate = make_certificate(plan, certify(plan), sha256, secure=state.secure)
+        certificates[name] = certificate.model_copy(update={"created": state.certificate.created})
+    return certificates
+
+
 def _write_plan(
-    config: ReleaseConfig, reviewed: Path | None, public: Path, steps: StepLog, scheduler: str | None
+    config: ReleaseConfig, reviewed: Path | None, staging: RunFolder, steps: StepLog, *, scheduler: str | None
 ) -> tuple[ReleasePlan, synth.Guarantee, str]:
-    """Make the plan of a run, or take the reviewed one; write it and what is beside it; return its hash."""
+    """Make the plan of a run, or take the reviewed one; write it and what is beside it; return its hash.
+
+    Plans of weaker tiers are written too.
+    """
+    public = staging.public
     stored = public / "plan"
     if reviewed is None:
         with trying_on(scheduler) as parallel_map:
@@ -309,9 +379,15 @@ def _write_plan(
                 write_polygons(inputs.polygons, public)
                 plan_sha256 = save_plan(plan, stored)
             with steps.step(Step.SIMULATE):
-                accuracy = simulate_accuracy(plan, inputs.model, parallel_map, steps.progress)
-                write_accuracy(accuracy, plan_sha256, public)
-        del inputs, plan  # both are large: nothing needs the public model any more, or two plans
+                forecast = partial(
+                    simulate_accuracy,
+                    model=inputs.model,
+                    parallel_map=parallel_map,
+                    progress=steps.progress,
+                )
+                write_accuracy(forecast(plan), plan_sha256, public)
+                keep_tiers(plan, staging, forecast)
+        del inputs, plan, forecast  # they are large: nothing needs the public model any more, or two plans
         with steps.step(Step.CERTIFY):
             plan = load_back(config, stored, plan_sha256)
             guarantee = certify(plan)
@@ -321,30 +397,45 @@ def _write_plan(
                 plan, plan_sha256 = take_plan(config, reviewed, stored)
             with steps.step(Step.CERTIFY):
                 guarantee = certify(plan)
+        keep_tiers(plan, staging, partial(forecast_of_tier, reviewed))
         refuse_as_public(config)
     return plan, guarantee, plan_sha256
 
 
-def _draw_and_write(
-    staging: RunFolder,
-    plan: ReleasePlan,
-    state: RunState,
-    key: synth.RunKey,
-    signing_key: Ed25519PrivateKey | None,
-    steps: StepLog,
-    scheduler: str | None,
-) -> ReleasePlan:
-    """Draw what is not drawn yet, and write the public folder; return the plan by which it was drawn."""
-    planned = plan
+def _begin_batches(
+    staging: RunFolder, planned: ReleasePlan, state: RunState, key: synth.RunKey, steps: StepLog
+) -> RunBatches:
+    """Return the batches of a run, once workplaces are measured, where they are."""
+    plan = planned
     if planned.workplaces:
         with steps.step(Step.WORKPLACES):
             plan = measure_workplaces(staging, planned, key, state.config.run.batch_jobs)
     batches = RunBatches.of(staging, planned, plan, state, key)
+    if state.refines is None:
+        return batches
+    public = staging.tier(refined_tier(state.config)).public
+    return RefinedBatches.of_release(batches, load_plan(public / "plan"), public)
+
+
+def refined_tier(config: ReleaseConfig) -> str:
+    """Return the name of the tier that a refined release is made of."""
+    return next(iter(config.weaker_tiers))
+
+
+def _draw_and_write(
+    batches: RunBatches,
+    certificate: Certificate,
+    signing_key: Ed25519PrivateKey | None,
+    steps: StepLog,
+    scheduler: str | None,
+) -> None:
+    """Draw what is not drawn yet, and write the public folder."""
+    staging = batches.staging
     parts = sample_release(batches, steps=steps, scheduler=scheduler)
     plan = batches.plan
     if plan.measures:
         with steps.step(Step.CORRECT):
-            batches.correct_accuracy(state.certificate.plan_sha256)
+            batches.correct_accuracy(certificate.plan_sha256)
     with steps.step(Step.WRITE):
         for path in staging.public.iterdir():  # what an interrupted attempt wrote
             if path.is_dir() and path.name not in ("plan", POLYGON_FOLDER):
@@ -353,14 +444,41 @@ def _draw_and_write(
                 path.unlink()
         batches.publish_counts()
         publish_workplaces(staging, plan)
-        certificate = certificate_of_draw(state.certificate, plan)
+        certificate = certificate_of_draw(certificate, plan)
         write_public(plan, certificate, parts, staging.public)
     drawn = carries_draws(plan)
     with steps.step(Step.DESCRIBE, _DRAWS_AND_WORDS if drawn else None):
         if drawn:
             carry_draws(Release.just_made(staging.public, plan), staging.parts, steps.progress)
         describe_and_seal(plan, certificate, staging.public, signing_key)
-    return plan
+
+
+def _make(
+    staging: RunFolder,
+    planned: ReleasePlan,
+    state: RunState,
+    key: synth.RunKey,
+    signing_key: Ed25519PrivateKey | None,
+    steps: StepLog,
+    scheduler: str | None,
+) -> ReleasePlan:
+    """Make the public folder of a run, and those of weaker tiers; return the plan by which it was drawn."""
+    strongest = batches = _begin_batches(staging, planned, state, key, steps)
+    _draw_and_write(strongest, state.certificate, signing_key, steps, scheduler)
+    if state.tiers:
+        with steps.step(Step.TIERS):
+            for name, certificate in state.tiers.items():
+                _log.info("Tier %s, epsilon %s ...", name, certificate.requested.epsilon)
+                tier, tier_key = staging.tier(name), key.derive(f"tier {name}")
+                plan, stronger = load_plan(tier.public / "plan"), batches
+                begun = RunBatches.of(tier, plan, plan, state, tier_key)
+                batches = WeakerBatches.of_release(begun, stronger.plan, stronger.staging.public)
+                try:
+                    _draw_and_write(batches, certificate, signing_key, StepLog(steps.progress, ()), scheduler)
+                finally:
+                    tier_key.destroy()
+                _check(tier, plan, certificate, certify(plan))
+    return strongest.plan
 
 
 _DRAWS_AND_WORDS = "Drawing how sure its numbers are, from what is published, and describing it"
@@ -376,11 +494,14 @@ def _finish(
 ) -> None:
     """Check the release, and put it in its place."""
     with steps.step(Step.CHECK):
-        _check(staging, plan, state, guarantee)
-    for path in (staging.public, *staging.public.rglob("*")):
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    set_times(staging.public, state.certificate.created)  # when each was written tells how long homes took
-    sync_tree(staging.public)  # what it could be drawn from again is about to be destroyed
+        _check(staging, plan, state.certificate, guarantee)
+    for public in (staging.public, *(staging.tier(name).public for name in state.tiers)):
+        for path in (public, *public.rglob("*")):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        set_times(public, state.certificate.created)  # when each was written tells how long homes took
+        sync_tree(public)  # what it could be drawn from again is about to be destroyed
+    for path in (*staging.folder.glob(TIERS), *staging.folder.glob(f"{TIERS}/*")):
+        path.chmod(0o755)
     _write_summary(staging, state, steps)
     if steps.events is not None:
         steps.events.write("finished")
@@ -448,12 +569,14 @@ def _keep_homes(
     return reading.sha256, rows
 
 
-def _check(staging: RunFolder, plan: ReleasePlan, state: RunState, guarantee: synth.Guarantee) -> None:
+def _check(
+    staging: RunFolder, plan: ReleasePlan, certificate: Certificate, guarantee: synth.Guarantee
+) -> None:
     """Verify the staged release. One that is not for release is written too, and says so everywhere."""
     try:
         verify_run(staging.public, plan, guarantee, estimated_factors(staging))
     except VerificationError as error:
-        if error.check != "for release" or state.certificate.for_release:
+        if error.check != "for release" or certificate.for_release:
             raise
 
 

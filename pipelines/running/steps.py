@@ -43,6 +43,7 @@ class Step(Enum):
     CORRECT = "Correcting the forecast by what was measured"
     WRITE = "Writing the release"
     DESCRIBE = "Describing the release"
+    TIERS = "Making the releases of weaker tiers"
     CHECK = "Checking the release"
 
 
@@ -53,19 +54,20 @@ RUN_STEPS = (Step.MAKE_PLAN, Step.SIMULATE, *_AFTER_PLANNING)
 REVIEWED_RUN_STEPS = (Step.READ_PLAN, *_AFTER_PLANNING)
 
 
-def run_steps(plan: ReleasePlan, *, reviewed: bool) -> tuple[Step, ...]:
-    """Return the steps of a run of a plan, reviewed or its own."""
+def run_steps(plan: ReleasePlan, *, reviewed: bool, tiers: bool = False) -> tuple[Step, ...]:
+    """Return the steps of a run of a plan, reviewed or its own; `tiers`: it makes weaker ones too."""
     steps = REVIEWED_RUN_STEPS if reviewed else RUN_STEPS
     start = steps.index(Step.DRAW)
-    return (*steps[:start], *resumed_steps(plan))
+    return (*steps[:start], *resumed_steps(plan, tiers=tiers))
 
 
-def resumed_steps(plan: ReleasePlan) -> tuple[Step, ...]:
+def resumed_steps(plan: ReleasePlan, *, tiers: bool = False) -> tuple[Step, ...]:
     """Return the steps of a run from where it draws."""
     first = [Step.WORKPLACES] if plan.workplaces else []
     if not plan.measures:
         return *first, Step.DRAW, *_AFTER_DRAWING
-    return *first, Step.MEASURE, Step.ESTIMATE, Step.DRAW, Step.CORRECT, *_AFTER_DRAWING
+    last = (Step.WRITE, Step.DESCRIBE, Step.TIERS, Step.CHECK) if tiers else _AFTER_DRAWING
+    return *first, Step.MEASURE, Step.ESTIMATE, Step.DRAW, Step.CORRECT, *last
 
 
 class StepBegins(NamedTuple):
@@ -79,7 +81,8 @@ class StepBegins(NamedTuple):
 class StepLog:
     """Logs steps as they begin, notes how long they took, and enters them in `events`.
 
-    Unless all steps are given, in their `order`, it is not known yet how many there will be.
+    Unless all steps are given, in their `order`, it is not known yet how many there will be. An empty order
+    is of parts of another step, which have no numbers.
     """
 
     def __init__(self, progress: Progress | None = None, order: tuple[Step, ...] | None = None) -> None:
@@ -92,8 +95,10 @@ class StepLog:
     def step(self, step: Step, words: str | None = None) -> Iterator[None]:
         """Enclose a step; it is noted when it succeeds."""
         order = self.order
-        number = (len(self.seconds) if order is None else order.index(step)) + 1
-        begins = StepBegins(step, number, None if order is None else len(order))
+        begins = None
+        if order is None or order:
+            number = (len(self.seconds) if order is None else order.index(step)) + 1
+            begins = StepBegins(step, number, None if order is None else len(order))
         _log.info("%s ...", words or step.value, extra={"begins": begins})
         begin = time.monotonic()
         yield

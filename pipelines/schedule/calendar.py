@@ -335,6 +335,10 @@ class Occurrence:
         if problems:
             raise ConfigError(f"{where}: {problem}" for problem in problems)
         config = check_config(data, self.schedule.file.base.parent, where)
+        if config.tiers:
+            rule = "a calendar publishes one release of each period, for one kind of readers"
+            fix = "leave [tiers] out, or make these releases with odsynth run"
+            raise ConfigError(f"{where}: tiers: {rule}; {fix}")
         if (shares := self.schedule.file.shares) is None:
             return config, ""
         try:

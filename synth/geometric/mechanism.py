@@ -164,7 +164,7 @@ class Geometric(Measuring):
     """Add two-sided geometric noise to the counts of all cells of measured tables."""
 
     name = "geometric"
-    settings = frozenset({"workplaces", "tables", "pure"})
+    settings = frozenset({"workplaces", "tables", "pure", "tiers"})
     delta_sharing = "There is nothing to share: no pool fails, delta is 0."
     noise = GeometricParameters
 

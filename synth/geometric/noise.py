@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from synth._words import bounded as _bounded
 from synth._words import compiled as _compiled
 from synth.noise import RARE_BITS, is_rare, log_chance_of_zeros
-from synth.randomness import WordStream
+from synth.randomness import WordStream, events, geometric_up_to
 from synth.tails import rigorous
 
 Int64 = NDArray[np.int64]
@@ -68,6 +68,83 @@ def two_sided_noise(size: int, numerator: int, denominator: int, stream: WordStr
         words = stream.words(min(_MAX_WORDS, remaining + 64)).view(np.int64)
         _draw(numerator, denominator, words, state, noise)
     return noise
+
+
+def added_noise(size: int, strong: Fraction, weak: Fraction, stream: WordStream) -> NDArray[np.int64]:
+    """Draw independent integers that make noise of one ratio noise of a larger one, exactly.
+
+    Lemma 57 of docs/privacy.md: most counts of tiers that are near each other stay as they are, the others
+    get whole noise of the larger ratio.
+
+    Parameters
+    ----------
+    size : int
+        How many.
+    strong, weak : Fraction
+        p of the noise that is there, and of the larger noise that it shall be.
+    stream : WordStream
+
+    Returns
+    -------
+    ndarray of int64, shape (size,)
+
+    Raises
+    ------
+    ValueError
+        If the noise would not be larger, or cannot be drawn (`check_ratio`).
+    """
+    if not 0 < strong < weak < 1:
+        raise ValueError("a weaker tier needs a larger ratio than a stronger one")
+    added = np.zeros(size, np.int64)
+    changed = np.flatnonzero(~events(unchanged_chance(strong, weak), size, stream))
+    added[changed] = two_sided_noise(changed.size, weak.numerator, weak.denominator, stream)
+    return added
+
+
+def unchanged_chance(strong: Fraction, weak: Fraction) -> Fraction:
+    """Return how likely `added_noise` leaves a count as it is.
+
+    Lemma 57 of docs/privacy.md.
+    """
+    return strong / weak * ((1 - weak) / (1 - strong)) ** 2
+
+
+def refined_noise(noise: Int64, strong: Fraction, weak: Fraction, stream: WordStream) -> NDArray[np.int64]:
+    """Draw noise of one ratio, given what it is together with `added_noise` of a larger one, exactly.
+
+    Lemma 58 of docs/privacy.md.
+
+    Parameters
+    ----------
+    noise : ndarray of int64, shape (n,)
+        **Confidential**: noise of the larger ratio, independent of each other.
+    strong, weak : Fraction
+        p of the noise that is drawn, and of the noise that is given.
+    stream : WordStream
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        **Confidential.**
+
+    Raises
+    ------
+    ValueError
+        If the noise would not be smaller.
+    """
+    if not 0 < strong < weak < 1:
+        raise ValueError("a refined release needs a smaller ratio than the one before")
+    distance, both = np.abs(noise), strong * weak
+    outside = strong * (weak - strong) / (1 - both)
+    drawn = np.zeros(noise.size, np.int64)
+    before = events(outside / (1 + outside), noise.size, stream)
+    drawn[~before] = geometric_up_to(strong / weak, distance[~before], stream)
+    beyond = np.flatnonzero(~before & (drawn == distance))
+    beyond = beyond[events(outside, beyond.size, stream)]
+    further = np.concatenate([np.flatnonzero(before), beyond])
+    steps = 1 + geometric_up_to(both, np.full(further.size, 2**62), stream)
+    drawn[further] += np.where(before[further], -steps, steps)
+    return np.where(noise < 0, -drawn, drawn)
 
 
 @_compiled

@@ -10,7 +10,15 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from synth.geometric.noise import check_ratio, noise_limit, rare_residuals, rare_zeros, two_sided_noise
+from synth.geometric.noise import (
+    added_noise,
+    check_ratio,
+    noise_limit,
+    rare_residuals,
+    rare_zeros,
+    refined_noise,
+    two_sided_noise,
+)
 from synth.mechanism import ClassGuarantee
 from synth.noise import Law, Noise
 from synth.randomness import WordStream
@@ -53,6 +61,14 @@ class GeometricParameters(Noise):
     def draw(self, size: int, stream: WordStream) -> Int64:
         """Draw independent noise of the first table, exactly (`two_sided_noise`)."""
         return two_sided_noise(size, self.numerator, self.denominator, stream)
+
+    def draw_added(self, stronger: Noise, size: int, stream: WordStream) -> Int64:
+        """Draw what makes a stronger release's noise of the first table this one (`added_noise`)."""
+        return added_noise(size, stronger.ratio, self.ratio, stream)
+
+    def draw_refined(self, noise: Int64, weaker: Noise, stream: WordStream) -> Int64:
+        """Draw noise of the first table, given that of a weaker release (`refined_noise`)."""
+        return refined_noise(noise, self.ratio, weaker.ratio, stream)
 
     def limit(self) -> int:
         """Return `noise_limit`."""

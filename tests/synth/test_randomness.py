@@ -9,6 +9,7 @@ import itertools
 import pickle
 import struct
 from collections.abc import Iterable
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from synth import randomness
-from synth.randomness import RunKey, WordStream, uniform_below
+from synth.randomness import RunKey, WordStream, events, uniform_below
 
 from .reference import chi_square_p
 
@@ -226,3 +227,43 @@ def test_large_values_are_uniform(bound: int) -> None:
     bins_of = np.searchsorted(np.array(edges[1:-1], np.int64), values, side="right")
     observed = np.bincount(bins_of, minlength=bins)
     assert chi_square_p(observed, [draws * (b - a) / bound for a, b in itertools.pairwise(edges)]) > 1e-4
+
+
+@pytest.mark.parametrize(
+    "chance", [Fraction(1, 3), Fraction(5, 7), Fraction(1, 2), Fraction(1, 2**70), Fraction(0)]
+)
+def test_an_event_happens_if_a_uniform_number_is_below_its_probability(chance: Fraction) -> None:
+    """For words near the first two digits of the probability, the interval that they leave decides."""
+    first, rest = divmod(chance * 2**64, 1)
+    second = int(rest * 2**64)
+    for word, further in itertools.product((-1, 0, 1), repeat=2):
+        words = int(first) + word, second + further
+        if not all(0 <= w < 2**64 for w in words):
+            continue
+        low = Fraction(words[0], 2**64) + Fraction(words[1], 2**128)
+        if low < chance < low + Fraction(1, 2**128):
+            continue  # a third word decides
+        assert events(chance, 1, Scripted([*words, 0])).tolist() == [low < chance]
+
+
+def test_only_undecided_events_ask_for_more_words() -> None:
+    digit = 2**64 // 3
+    stream = Scripted([digit - 1, digit, digit + 1, digit, digit - 1, digit + 1])
+    assert events(Fraction(1, 3), 4, stream).tolist() == [True, True, False, False]
+    assert stream.given == 6
+
+
+@pytest.mark.parametrize("chance", [Fraction(1), Fraction(-1, 2)])
+def test_a_probability_that_is_none_is_refused(chance: Fraction) -> None:
+    with pytest.raises(ValueError, match="probability"):
+        events(chance, 1, RunKey.from_seed(1).stream("events", 0))
+
+
+def test_a_derived_key_has_streams_of_its_own() -> None:
+    key = RunKey.from_seed(1)
+    secrets = {k.secret() for k in (key, key.derive("a"), key.derive("b"), key.derive("a").derive("a"))}
+    assert len(secrets) == 4
+    assert key.derive("a").secret() == RunKey.from_seed(1).derive("a").secret()
+    assert not key.derive("a").secure
+    streams = {key.stream("a", 0).words(1)[0], key.derive("a").stream("a", 0).words(1)[0]}
+    assert len(streams) == 2

@@ -131,6 +131,9 @@ def _registered(name: str, path: Path) -> RegisteredInput:
         return RegisteredInput(name, None, problem)
     if config.ledger is None:
         return RegisteredInput(name, None, "it has no ledger that pays for its releases; add [ledger] to it")
+    if config.tiers:
+        rule = "it has [tiers], and releases of the service are for one kind of readers"
+        return RegisteredInput(name, None, f"{rule}; leave [tiers] out, or use odsynth run on the server")
     return RegisteredInput(name, config)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from geo_data.geography import Geography
 from pipelines.config.languages import ENGLISH
 from pipelines.plans.workload import workload_of
+from pipelines.release.certificate import Certificate
 from pipelines.release.description import Attribute, attributes_of
 from pipelines.views.changes.sides import Side
 from pipelines.views.folder import PublicReleaseError
@@ -19,6 +20,11 @@ def check_jobs(a: Side, b: Side) -> None:
     """Refuse releases of other kinds of jobs, of other blocks or external zones, and a release twice."""
     if a.release.content_sha256 == b.release.content_sha256:
         raise PublicReleaseError(f"{a.name} and {b.name} are the same release")
+    if _are_tiers(a.release.certificate, b.release.certificate):
+        raise PublicReleaseError(
+            f"{a.name} and {b.name} have the same title, year and tiers, and tiers of one draw differ in "
+            "noise alone. Fix: compare releases of different years"
+        )
     _refuse_other(a, b, "job types", *(side.release.certificate.release.job_type for side in (a, b)))
     _refuse_other(
         a, b, "populations (jobs.population)", *(side.release.config.jobs.population for side in (a, b))
@@ -36,6 +42,17 @@ def check_jobs(a: Side, b: Side) -> None:
         ("external zones where they work", [sorted(x.external_workplaces) for x in (one, other)]),
     ):
         _refuse_other(a, b, words, *(", ".join(each) or "none" for each in zones))
+
+
+def _are_tiers(a: Certificate, b: Certificate) -> bool:
+    """Say whether releases are tiers of one draw, as far as their certificates tell.
+
+    One that was refined later has no tiers, and the release that refines it has its epsilon among them.
+    """
+    if a.release != b.release or not (a.tier or b.tier):
+        return False
+    epsilons = [set(c.tier.epsilons.values()) if c.tier else {c.requested.epsilon} for c in (a, b)]
+    return epsilons[0] <= epsilons[1] or epsilons[1] <= epsilons[0]
 
 
 def check_attribute(a: Side, b: Side, name: str, language: str) -> list[Attribute]:

@@ -93,6 +93,7 @@ def test_its_digests_are_those_of_todays_sentences(monkeypatch: pytest.MonkeyPat
         assert worded(implicates.source if implicates.number > 1 else "one", **records)(implicates.words)
     for kind, words in certificates._REQUESTED.items():
         assert worded(kind)(words)
+    assert worded("tier")(certificates._TIER_WORDS)
     assert worded("arithmetic")(certificates._ARITHMETIC.model_dump(mode="json"))
     assert sorted(met) == sorted(due), "WORDS must be " + " ".join(sorted(met))
     assert hashlib.sha256(certificates.schema_text().encode()).hexdigest() == verify_alone.SCHEMA

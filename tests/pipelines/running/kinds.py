@@ -275,6 +275,26 @@ KINDS = [
         not_for_verify_py=(noisy("data", turned),),
     ),
     Kind(
+        "tiers",
+        "lodes",
+        GEOMETRIC | {"tiers": {"public": "1", "secure": "8.6"}},
+        certificate={
+            "tier.name": "secure",
+            "tier.epsilons": {"public": "1", "secure": "8.6"},
+            "tier.coalition": {"epsilon": "8.6", "delta": "0"},
+        },
+        forgeries=(
+            stated("guarantee", tier=None),
+            stated("guarantee", tier__name="public"),
+            stated("guarantee", tier__epsilons__public="0.1"),
+            stated("guarantee", tier__coalition__epsilon="1"),
+            stated("guarantee", tier__words="Tiers together tell nothing."),
+            planned("guarantee", "configuration.tiers", {}),
+            planned("plan", "configuration.tiers.secure", "9"),
+            planned("plan", "configuration.tiers", {"secure": "8.6"}),
+        ),
+    ),
+    Kind(
         "gaussian",
         "lodes",
         GAUSSIAN,

@@ -21,6 +21,7 @@ from distributed import Client, Future, LocalCluster
 from distributed.utils import get_mp_context
 
 import pipelines
+import synth
 from helpers import Said, freeze
 from pipelines.planning import simulation
 from pipelines.running import executor as drawing
@@ -102,6 +103,21 @@ def test_workers_that_see_no_disk_give_the_bytes_of_threads(
         assert not list(release.out.rglob("run.key"))
     assert [worker.pid for worker in cluster.workers.values()] == processes
     assert not [path for path in on_disk(cluster) if b"RunKey" in path.read_bytes()]
+
+
+def test_tiers_and_refined_releases_are_those_of_threads(
+    many_batches: Configs, cluster: LocalCluster, frozen_day: None, tmp_path: Path
+) -> None:
+    made = []
+    for name, scheduler in (("threads", None), ("cluster", cluster.scheduler_address)):
+        ledger = {"file": str(tmp_path / f"{name}.sqlite"), "data_set": "jobs", "epsilon": "9", "delta": "0"}
+        tiers = {"tiers": {"public": "1", "secure": "4"}, "privacy.epsilon": "4", "privacy.delta": "0"}
+        config = many_batches(GEOMETRIC, tiers, {"ledger": ledger, "release.out": str(tmp_path / name)})
+        release = seeded(config, scheduler=scheduler)
+        key = synth.RunKey.from_seed(2)
+        refined = pipelines.refine(release.out, "8", key=key, scheduler=scheduler)
+        made.append([everything(folder) for folder in (release.out / "tiers", refined.public)])
+    assert made[0] == made[1]
 
 
 def test_few_batches_are_in_the_memory_of_the_scheduler(

@@ -504,6 +504,16 @@ def test_a_share_is_what_a_person_with_several_records_may_cost(
     assert not any(cost.payable for cost in dry.costs)  # each costs a person more delta than there is
 
 
+def test_a_calendar_has_no_tiers(office: Callable[..., Office]) -> None:
+    world = office()
+    world.edit_base('mechanism = "dirichlet"', 'mechanism = "geometric"')
+    world.edit_base("retention_min", "# retention_min")
+    path = world.folder / "base.toml"
+    path.write_text(f'{path.read_text()}\n[tiers]\npublic = "1"\nsecure = "8"\n')
+    (problem,) = read_calendar(world.calendar).problems
+    assert "tiers: a calendar publishes one release of each period" in problem
+
+
 def test_shares_need_a_budget_over_all_periods(office: Callable[..., Office]) -> None:
     world = office(period="2021")
     world.write(ri="shares = 3\n" + SCHEDULE)

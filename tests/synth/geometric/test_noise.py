@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 
 from synth.geometric import noise as sampler
 from synth.geometric.mechanism import calibrated_noise
-from synth.geometric.noise import noise_limit, rare_residuals, rare_zeros, two_sided_noise
+from synth.geometric.noise import (
+    added_noise,
+    noise_limit,
+    rare_residuals,
+    rare_zeros,
+    refined_noise,
+    two_sided_noise,
+    unchanged_chance,
+)
 from synth.randomness import RunKey, WordStream
 
 from ..noise_reference import mass, noise_distribution
@@ -109,6 +117,114 @@ def test_the_fit_would_show_noise_of_another_ratio() -> None:
     expected = [float(1_000_000 * mass(z, Fraction(1, 2))) for z in range(-3, 4)]
     observed = [int((noise == z).sum()) for z in range(-3, 4)]
     assert chi_square_p([*observed, 10**6 - sum(observed)], [*expected, 1e6 - sum(expected)]) < 1e-4
+
+
+PAIRS = [
+    (Fraction(a), Fraction(b)) for a, b in [("1/3", "1/2"), ("1/9", "8/9"), ("5/7", "6/7"), ("99/200", "1/2")]
+]
+
+
+@pytest.mark.parametrize(("strong", "weak"), PAIRS)
+def test_the_law_of_a_weaker_tier_is_that_of_a_release_of_its_own(strong: Fraction, weak: Fraction) -> None:
+    """Exactly: sums over all noise of the stronger tier, of which what lies beyond the reach is geometric."""
+    unchanged = unchanged_chance(strong, weak)
+    assert 0 < unchanged < 1
+
+    def added(w: int) -> Fraction:
+        return (1 - unchanged) * mass(w, weak) + (unchanged if w == 0 else 0)
+
+    for y in range(-9, 10):
+        inside = sum((mass(z, strong) * added(y - z) for z in range(-12, 13)), Fraction(0))
+        # Beyond, z and y - z lie on different sides of 0, so both masses fall by their ratio with each step.
+        both = strong * weak
+        ends = mass(13, strong) * (added(y - 13) + added(y + 13)) / (1 - both)
+        assert inside + ends == mass(y, weak)
+
+
+@pytest.mark.parametrize(("strong", "weak"), PAIRS)
+def test_a_million_weakened_values_fit_the_exact_probabilities(strong: Fraction, weak: Fraction) -> None:
+    key, runs = RunKey.from_seed(12), 1_000_000
+    noise = two_sided_noise(runs, strong.numerator, strong.denominator, key.stream("noise", 0))
+    added = added_noise(runs, strong, weak, key.stream("added", 0))
+    for values, ratio in ((noise + added, weak), (noise, strong)):
+        reach = max(z for z in range(400) if runs * ratio ** (z + 1) / (1 + ratio) >= 10)
+        expected = [float(runs * mass(z, ratio)) for z in range(-reach, reach + 1)]
+        observed = [int((values == z).sum()) for z in range(-reach, reach + 1)]
+        expected, observed = [*expected, runs - sum(expected)], [*observed, runs - sum(observed)]
+        assert chi_square_p(observed, expected) > 1e-4
+    # What is added does not depend on what is there.
+    away = noise != 0
+    kept = float(unchanged_chance(strong, weak) + (1 - unchanged_chance(strong, weak)) * mass(0, weak))
+    for some in (away, ~away):
+        zeros = int((added[some] == 0).sum())
+        assert abs(zeros - kept * some.sum()) < 5 * math.sqrt(some.sum() * kept * (1 - kept))
+
+
+def refined_law(s: int, p: Fraction, q: Fraction, reach: int) -> dict[int, Fraction]:
+    """Lemma 58 step by step: the law of z given s, for |z| up to a reach."""
+    r, both, b = p / q, p * q, p * (q - p) / (1 - p * q)
+    sign, s = (1, s) if s >= 0 else (-1, -s)
+    law = {}
+    for z in range(-reach, reach + 1):
+        if z < 0:
+            law[sign * z] = b / (1 + b) * both ** (-1 - z) * (1 - both)
+        elif z < s:
+            law[sign * z] = r**z * (1 - r) / (1 + b)
+        elif z == s:
+            law[sign * z] = r**s * (1 - b) / (1 + b)
+        else:
+            law[sign * z] = r**s * b * both ** (z - s - 1) * (1 - both) / (1 + b)
+    return law
+
+
+@pytest.mark.parametrize(("strong", "weak"), PAIRS)
+def test_refining_gives_both_noises_the_law_that_tiers_have(strong: Fraction, weak: Fraction) -> None:
+    """Exactly, for each pair: P(weak noise) P(strong | weak) is P(strong noise) P(what is added)."""
+    unchanged = unchanged_chance(strong, weak)
+    for s in range(-6, 7):
+        law = refined_law(s, strong, weak, 12)
+        for z, chance in law.items():
+            added = (1 - unchanged) * mass(s - z, weak) + (unchanged if s == z else 0)
+            assert mass(s, weak) * chance == mass(z, strong) * added
+
+
+@pytest.mark.parametrize(("strong", "weak"), PAIRS)
+def test_refined_values_have_that_law(strong: Fraction, weak: Fraction) -> None:
+    runs = 200_000
+    for s in (-3, 0, 1, 4):
+        values = refined_noise(np.full(runs, s), strong, weak, RunKey.from_seed(s + 9).stream("noise", 0))
+        law = refined_law(s, strong, weak, 400)
+        inside = [z for z, chance in law.items() if runs * chance >= 10]
+        expected = [float(runs * law[z]) for z in inside]
+        observed = [int((values == z).sum()) for z in inside]
+        rest = runs - sum(expected)
+        if rest > 1:
+            expected, observed = [*expected, rest], [*observed, runs - sum(observed)]
+        assert chi_square_p(observed, expected) > 1e-4
+
+
+def test_a_million_refined_values_fit_the_joint_law() -> None:
+    """Weak noise first, and strong noise given it: as strong noise first, and weak noise made of it."""
+    strong, weak, runs, key = Fraction(1, 3), Fraction(3, 5), 1_000_000, RunKey.from_seed(31)
+    given = two_sided_noise(runs, weak.numerator, weak.denominator, key.stream("noise", 0))
+    refined = refined_noise(given, strong, weak, key.stream("refined", 0))
+    unchanged = unchanged_chance(strong, weak)
+    expected, observed = [], []
+    for s, z in ((s, z) for s in range(-9, 10) for z in range(-6, 7)):
+        added = (1 - unchanged) * mass(s - z, weak) + (unchanged if s == z else 0)
+        if (times := float(runs * mass(z, strong) * added)) >= 10:
+            expected.append(times)
+            observed.append(int(((given == s) & (refined == z)).sum()))
+    rest = runs - sum(expected), runs - sum(observed)
+    assert chi_square_p([*observed, rest[1]], [*expected, rest[0]]) > 1e-4
+
+
+def test_noise_cannot_be_taken_away() -> None:
+    for strong, weak in ((Fraction(1, 2), Fraction(1, 2)), (Fraction(1, 2), Fraction(1, 3))):
+        with pytest.raises(ValueError, match="larger ratio"):
+            added_noise(3, strong, weak, RunKey.from_seed(1).stream("noise", 0))
+        with pytest.raises(ValueError, match="smaller ratio"):
+            refined_noise(np.zeros(3, np.int64), strong, weak, RunKey.from_seed(1).stream("noise", 0))
 
 
 def test_neighbouring_values_are_independent() -> None:

@@ -72,6 +72,12 @@ def test_registered_inputs_are_described_without_their_paths(people: People, wor
     world.input.write_text(text[: text.index("[ledger]")])
     assert "has no ledger" in people["vic"].get(f"{API}/inputs").text
     assert "no ledger" in people["ann"].post(f"{API}/runs", json={"input": "small"}).json()["detail"]
+    geometric = text.replace('mechanism = "dirichlet"', 'mechanism = "geometric"')
+    geometric = geometric.replace("retention_min", "# retention_min")
+    world.input.write_text(f'{geometric}\n[tiers]\npublic = "1"\nsecure = "8.6"\n')
+    (found,) = people["vic"].get(f"{API}/inputs").json()["inputs"]
+    assert "it has [tiers]" in found["problem"]
+    assert people["ann"].post(f"{API}/runs", json={"input": "small"}).status_code == 409
     world.input.unlink()
     (found,) = people["vic"].get(f"{API}/inputs").json()["inputs"]
     assert "there is no such file" in found["problem"]
