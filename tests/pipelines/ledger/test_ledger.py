@@ -599,3 +599,41 @@ def test_a_budget_for_ever_finds_periods_that_do_not_add_up(ledger: Ledger) -> N
     pay(ledger, budget=Budget(Fraction(10), Fraction(1, 2), "2028"))
     with pytest.raises(PolicyError, match="the costs of entry 2 and entry 4 do not add up"):
         pay(ledger)
+
+
+def refined(ledger: Ledger, first: Debit, epsilon: str, **change: Any) -> Debit:
+    """Pay for a release that refines the one of a debit."""
+    name = f"jobs again, run {'0' * 16}, refines {first.id[:16]}"
+    return pay(ledger, epsilon, "0", release=name, **change)
+
+
+def test_a_window_counts_what_a_debit_in_it_refines(ledger: Ledger) -> None:
+    first = pay(ledger, "1", "0", now=NOON, budget=LIFE)
+    later, window = NOON.replace(year=2036), Budget(Fraction(4), Fraction(1, 4), years=5)
+    with pytest.raises(OverBudgetError):
+        refined(ledger, first, "3.5", now=later, budget=LIFE, beside=[window])
+    refined(ledger, first, "2.5", now=later, budget=LIFE, beside=[window])
+    with pytest.raises(OverBudgetError):
+        pay(ledger, "0.75", "0", now=later, budget=LIFE, beside=[window])
+    pay(ledger, "0.5", "0", now=later, budget=LIFE, beside=[window])
+    assert ledger.spent("jobs", since=later).epsilon == 4
+
+
+def test_a_release_is_refined_once_and_from_the_budget_that_paid_for_it(ledger: Ledger) -> None:
+    first, head = pay(ledger), ledger.verify().head
+    year = Budget(Fraction(10), Fraction(1, 10), "2026")
+    for change, said in (
+        ({"data_set": "other"}, "no debit .* of 'other' in the same period"),
+        ({"budget": year}, "no debit .* of 'jobs' in the same period"),
+    ):
+        with pytest.raises(LedgerError, match=said):
+            refined(ledger, first, "1", **change)
+    assert ledger.verify().head == head
+    refined(ledger, first, "1", rehearse=True)
+    second = refined(ledger, first, "1")
+    with pytest.raises(
+        LedgerError, match=r"entry 3 paid for refining .*Fix: refine the release of that entry"
+    ):
+        refined(ledger, first, "2")
+    refined(ledger, second, "1")
+    assert ledger.spent("jobs").epsilon == 3
