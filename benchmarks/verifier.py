@@ -136,7 +136,7 @@ def _case(numeric: synth.Plan, implicates: Implicates, chance: random.Random, ve
         numeric=numeric,
         implicates=implicates,
         requested=(runs * numeric.target.epsilon, runs * numeric.target.delta),
-        config=SimpleNamespace(jobs=SimpleNamespace(records_per_worker=records)),
+        config=SimpleNamespace(jobs=SimpleNamespace(records_per_worker=records), tier=None),
         policy=numeric.domains.policy,
         mechanism=synth.MECHANISMS[numeric.mechanism],
         population=None,

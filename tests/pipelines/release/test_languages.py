@@ -29,10 +29,10 @@ ROOMS: dict[str, tuple[ModuleType, Path]] = {
 }
 
 
-# What is beside the folders of languages: code, words of the certificate, a page of no release.
+# What is beside the folders of languages: code, words of the certificate, pages of no release.
 SHARED = {
     "release": {"definition.json.j2", "first_rows.md.j2", "first_steps.md.j2", "policy.json.j2"},
-    "views": {"evaluation.html"},
+    "views": {"evaluation.html", "series.html"},
 }
 
 
