@@ -130,6 +130,7 @@ def _case(numeric: synth.Plan, implicates: Implicates, chance: random.Random, ve
             "language": "en",
         },
         "workplaces": {"fewest": "0.8", "most": "1.25"} if presence else None,
+        "tiers": {},
     }
     runs, n = implicates.runs, numeric.pools.n
     stand_in = SimpleNamespace(
