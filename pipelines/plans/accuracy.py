@@ -36,6 +36,7 @@ _OF_SQUARES = 8  # digits of sums of squares, which small shares follow from
 # attributes that only residents are measured by, and of all others; and of tables by attributes that nothing
 # tells homes apart by, of which public data say nothing, or of areas above units.
 _GATHERED, _OTHERS, _UNKNOWN = 2.0, 1.25, 3.0
+_KNOWN = 1.5  # the largest of these factors with which a loss is called known
 _OF_SHAPE = 1.1  # the same of absolute errors, where squared ones are known
 _DIFFERS = 0.2  # of a forecast: a difference that is said
 
@@ -162,6 +163,11 @@ class ExpectedTable(_Part):
     def range(self) -> tuple[float, float]:
         """From where to where the loss is expected to be."""
         return self.loss / self.within, min(1.0, self.loss * self.within)
+
+    @property
+    def uncertain(self) -> bool:
+        """Whether nothing tells the loss within a factor of 1.5."""
+        return self.within > _KNOWN
 
     @property
     def differs(self) -> bool:

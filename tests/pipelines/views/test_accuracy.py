@@ -89,3 +89,8 @@ def test_verdicts() -> None:
 def test_titles_have_words_for_levels() -> None:
     table = expected(table="residents of trct", home="trct", work=None, attributes=[]).tables[0]
     assert table_title(table) == "Residents of tract"
+
+
+def test_a_loss_that_nothing_tells_is_called_uncertain() -> None:
+    for within, uncertain in ((1.25, False), (1.5, False), (2.0, True), (3.0, True)):
+        assert ("uncertain" in in_readme(expected(within=within))) == uncertain
