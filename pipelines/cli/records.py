@@ -145,8 +145,8 @@ def series(folder: Path, years: int, delta: str, plan: bool, to: Path | None) ->
     """Say what a calendar costs over many years.
 
     For each release of the release calendar FOLDER: its cost, the epsilon of all releases of its data set by
-    then, by plain sums and by zCDP, what is left, and, where a plan tells it, its expected error; then where
-    each budget ends, and which noise loses less. Nothing is made, and nothing is paid.
+    then, added up in each way that holds, what is left, and, where a plan tells it, its expected error; then
+    where each budget ends, and which noise loses less. Nothing is made, and nothing is paid.
 
     Exit code 1: a file of the calendar, or a ledger, cannot be used.
     """
@@ -258,7 +258,7 @@ _LEDGER = click.argument("file", type=FILE)
 def show(file: Path, delta: str | None, records: int, years: int | None) -> None:
     """Show budgets and what is left of them in the ledger FILE.
 
-    Spent is told by plain sums of epsilon and delta, and by zCDP.
+    Spent is told by plain sums of epsilon and delta, by zCDP, and by Gaussian noise where all debits have it.
     """
     from pipelines.cli.summary import ledger_account
     from pipelines.ledger.budgets import first_day

@@ -122,7 +122,7 @@ def ledger_account(account: Account, delta: Fraction | None = None, records: int
 
 
 def _together(account: Account, terms: Terms, delta: Fraction, records: int) -> str:
-    """Say what epsilon the releases have together at a delta, by both accounts, and which is better."""
+    """Say what epsilon the releases have together at a delta, by each account, and which is better."""
     records = max(records, terms.records)
     times = -(-records // terms.records)
     sums, rho = account.spent.epsilons_at(delta, times)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 from itertools import combinations_with_replacement
+from operator import index
 from typing import NamedTuple, TypeAlias
 
 import synth
@@ -84,7 +85,7 @@ class Budget:
             )
         if self.years is not None and self.period is not None:
             raise LedgerError("the budget has a period and years. Fix: state two budgets, one for each")
-        if self.years is not None and not 1 <= self.years <= _MOST_YEARS:
+        if self.years is not None and not 1 <= index(self.years) <= _MOST_YEARS:
             raise LedgerError(f"the budget is for {self.years} years. Fix: state 1 to {_MOST_YEARS:,} years")
 
     @property

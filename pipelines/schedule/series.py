@@ -16,7 +16,7 @@ import pandas as pd
 import synth
 from geo_data.arguments import PathLike, path_of
 from pipelines.config.toml import ConfigError
-from pipelines.ledger.budgets import amounts_in_words, gaussian_epsilon
+from pipelines.ledger.budgets import Amounts, amounts_in_words, gaussian_epsilon
 from pipelines.schedule.calendar import read_calendar
 from pipelines.schedule.costs import Cost, Outlook
 from pipelines.schedule.due import look_ahead
@@ -73,6 +73,13 @@ class Series:
             row |= {f"loss: {table.table}": f"{table.loss:.3f}" for table in tables}
         return pd.DataFrame(rows).fillna(_NONE)
 
+    def _table_of_costs(self) -> pd.DataFrame:
+        """Return the table without losses, and with the release whose plan says what is expected."""
+        rows = [_row(cost, self.delta) for cost in self.outlook.costs]
+        for row, cost in zip(rows, self.outlook.costs, strict=True):
+            row["errors as for"] = self.forecasts[cost.name].planned if cost.name in self.forecasts else _NONE
+        return pd.DataFrame(rows)
+
     def draw(self, path: PathLike) -> None:
         """Draw the epsilon of all releases of each data set together, by each account, as a PNG."""
         self._figure().savefig(path_of(path, "path"), dpi=110)
@@ -89,7 +96,7 @@ class Series:
             "last": costs[-1].due.date(),
             "paid": sum(cost.payable for cost in costs),
             "delta": synth.decimal_up(self.delta),
-            "table": self.table(),
+            "table": self._table_of_costs(),
             "picture": base64.b64encode(picture.getvalue()).decode(),
             "totals": self._totals(),
             "ends": [_without_folder(end) for end in self.outlook.ends],
@@ -107,18 +114,20 @@ class Series:
         return {forecast.planned: forecast for forecast in self.forecasts.values()}
 
     def _totals(self) -> list[tuple[str, str, str, str]]:
-        """Return of each account its name, the epsilon of all releases, e to its power, and what is left."""
+        """Return of each account its name, the epsilon of all releases, e to its power, and what is left.
+
+        Without an epsilon that can be told, two texts are empty.
+        """
         rows = []
         for account in dict.fromkeys(cost.account for cost in self.outlook.costs if cost.account):
             last = [cost for cost in self.outlook.costs if cost.account == account][-1]
-            if last.spent is None or last.left is None:
+            if last.left is None:
                 continue
             known = [epsilon for epsilon in _epsilons(last, self.delta).values() if epsilon is not None]
-            if not known or (epsilon := min(known)) > _MOST:
-                continue
-            times = synth.decimal_up(exp_up(epsilon), 3)
-            left = amounts_in_words(last.left, synth.decimal_down, 4)
-            rows.append((_without_folder(account), synth.decimal_up(epsilon, 4), times, left))
+            told = ("", "")
+            if known and (epsilon := min(known)) <= _MOST:
+                told = synth.decimal_up(epsilon, 4), synth.decimal_up(exp_up(epsilon), 3)
+            rows.append((_without_folder(account), *told, _left_in_words(last.left)))
         return rows
 
     def _figure(self) -> Figure:
@@ -208,7 +217,7 @@ def _row(cost: Cost, delta: Fraction) -> dict[str, str]:
         "together, by sums": _up(sums),
         "by zCDP": _up(rho),
         "by Gaussian noise": _up(noise),
-        "left": _NONE if cost.left is None else amounts_in_words(cost.left, synth.decimal_down, 4),
+        "left": _NONE if cost.left is None else _left_in_words(cost.left),
     }
 
 
@@ -219,6 +228,15 @@ def _epsilons(cost: Cost, delta: Fraction) -> dict[str, Fraction | None]:
     sums, rho = cost.spent.epsilons_at(delta)
     noise = gaussian_epsilon(cost.rhos, delta) if cost.rhos else None
     return {"plain sums": sums, "zCDP": rho, "Gaussian noise": noise}
+
+
+def _left_in_words(left: Amounts) -> str:
+    """Say what is left, rounded down; a millionth of epsilon or rho pays for nothing."""
+    parts = {
+        name: amount if "delta" in name else Fraction(amount * 10**6 // 1, 10**6)
+        for name, amount in left.items()
+    }
+    return amounts_in_words(parts, synth.decimal_down, 4)
 
 
 def _up(amount: Fraction | None) -> str:

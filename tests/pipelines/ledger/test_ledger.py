@@ -513,6 +513,8 @@ def test_what_is_no_window() -> None:
     for years in (0, -1, 1001):
         with pytest.raises(LedgerError, match=r"Fix: state 1 to 1,000 years"):
             Budget(Fraction(1), Fraction(0), years=years)
+    with pytest.raises(TypeError):
+        Budget(Fraction(1), Fraction(0), years=2.5)  # type: ignore[arg-type]
     with pytest.raises(LedgerError, match="a period and years"):
         Budget(Fraction(1), Fraction(0), "2026", years=5)
     for last, first in (

@@ -109,6 +109,10 @@ def test_a_page_says_what_is_decided(
     assert page.count("data:image/png;base64,iVBOR") == 1
     assert "<td>later</td>" in page
     assert "No release is planned yet" in page
+    assert "together at most epsilon 8 at delta 0.00001. So nothing" in " ".join(page.split())
+    assert "Left is then: epsilon 0, delta 0.00009." in page
+    assert invoke("series", world.calendar, "--years", "2", "--to", path, "--delta", "1e-6").exit_code == 0
+    assert "no epsilon that says anything can be told" in path.read_text()
 
 
 def test_a_plan_tells_the_error_of_releases_like_it(world: Office, tmp_path: Path) -> None:
