@@ -226,10 +226,10 @@ def gaussian_epsilon(rhos: Sequence[Fraction | None], delta: Fraction, times: in
     Lemma 56 of docs/privacy.md. None if one has other noise, or the lemma says nothing of them. What
     refines a release has a rho, too, but stands beside this, which has none.
     """
-    of_group = [rho * times**2 for rho in rhos if rho is not None]  # Lemma 46
-    if len(of_group) < len(rhos) or delta == 0 or max(of_group, default=Fraction(0)) > 1:
+    known = [rho for rho in rhos if rho is not None]
+    if len(known) < len(rhos) or delta == 0 or any(rho > 1 for rho in known):
         return None
-    return gaussian_epsilon_of(of_group, delta)
+    return gaussian_epsilon_of(known, delta, times)
 
 
 def last_budgets(entries: list[Entry]) -> dict[tuple[str, str | None, int | None], Budget]:

@@ -21,7 +21,7 @@ _CLOSE = 12  # C of Lemma 55: the larger, the nearer is the rounded Gaussian, an
 _STEPS = 48  # bits of an epsilon
 
 
-def gaussian_epsilon_of(rhos: Iterable[Fraction], delta: Fraction) -> Fraction | None:
+def gaussian_epsilon_of(rhos: Iterable[Fraction], delta: Fraction, times: int = 1) -> Fraction | None:
     """Return an epsilon of releases that all have discrete Gaussian noise, rounded up.
 
     Lemma 56 of docs/privacy.md.
@@ -32,6 +32,8 @@ def gaussian_epsilon_of(rhos: Iterable[Fraction], delta: Fraction) -> Fraction |
         Rho of each release, as its certificate has it.
     delta : Fraction
         Above 0, unless there is no rho.
+    times : int
+        For a person with so many times the records that rho is about.
 
     Returns
     -------
@@ -52,8 +54,8 @@ def gaussian_epsilon_of(rhos: Iterable[Fraction], delta: Fraction) -> Fraction |
     if max(values) > 1:
         return None
     with rigorous() as balls:
-        mass = sum(times * _mass(rho, balls) for rho, times in _counted(values))
-        near = 10 * balls.exp(balls.number(-_CLOSE)) * balls.number(sum(values, Fraction(0)))
+        mass = times**2 * sum(count * _mass(rho, balls) for rho, count in _counted(values))
+        near = 10 * times**2 * balls.exp(balls.number(-_CLOSE)) * balls.number(sum(values, Fraction(0)))
         allowed = balls.number(delta) * balls.exp(-near)
         high = Fraction(1)
         while not _curve(mass, high, balls) <= allowed:

@@ -48,19 +48,15 @@ def test_discrete_gaussian_noise_is_rounded_gaussian_noise(variance: str) -> Non
     )
 
 
-def exact_delta(variances: list[float], epsilon: float) -> float:
-    """Of two counts a release that change by one, by the sum of all outcomes in steps of the loss.
-
-    For equal variances the loss of all counts together is a number on a lattice.
-    """
-    (variance,) = {*variances}
-    counts = 2 * len(variances)
+def exact_delta(variance: float, releases: int, epsilon: float, times: int = 1) -> float:
+    """Of two counts a release that change by one or more, by all outcomes of their sum, on which loss depends."""
+    counts = 2 * releases
     _, one = law(variance, reach=math.ceil(12 * math.sqrt(variance)))
     total = np.array([1.0])
     for _ in range(counts):
         total = np.convolve(total, one)
     x = np.arange(total.size) - total.size // 2
-    above = [total[x > epsilon * variance + side * counts / 2].sum() for side in (-1, 1)]
+    above = [total[times * x > epsilon * variance + side * times**2 * counts / 2].sum() for side in (-1, 1)]
     return float(above[0] - math.exp(epsilon) * above[1])
 
 
@@ -69,10 +65,19 @@ def exact_delta(variances: list[float], epsilon: float) -> float:
 def test_the_exact_epsilon_is_smaller_and_not_much(variance: int, releases: int, delta: Fraction) -> None:
     stated = gaussian_epsilon_of([Fraction(1, variance)] * releases, delta)
     assert stated is not None
-    assert exact_delta([float(variance)] * releases, float(stated)) <= delta
-    assert exact_delta([float(variance)] * releases, float(stated) / (1 + Fraction(3, 2 + variance))) > delta
+    assert exact_delta(variance, releases, float(stated)) <= delta
+    assert exact_delta(variance, releases, float(stated / (1 + Fraction(3, 2 + variance)))) > delta
     if variance > 5:
         assert stated < epsilon_of(Fraction(releases, variance), delta)
+
+
+@pytest.mark.parametrize(("variance", "releases", "times"), [(7, 10, 2), (20, 3, 3), (554, 20, 5)])
+def test_a_person_with_several_records(variance: int, releases: int, times: int) -> None:
+    """Both counts change by all of them at most; noise is no smaller for that."""
+    stated = gaussian_epsilon_of([Fraction(1, variance)] * releases, DELTA, times)
+    assert stated is not None
+    assert exact_delta(variance, releases, float(stated), times) <= DELTA
+    assert exact_delta(variance, releases, float(stated) / 1.11, times) > DELTA
 
 
 def test_dp_accounting_says_less_of_noise_that_is_not_equal() -> None:
