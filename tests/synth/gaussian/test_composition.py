@@ -49,7 +49,7 @@ def test_discrete_gaussian_noise_is_rounded_gaussian_noise(variance: str) -> Non
 
 
 def exact_delta(variance: float, releases: int, epsilon: float, times: int = 1) -> float:
-    """Of two counts a release that change by one or more, by all outcomes of their sum, on which loss depends."""
+    """Of two counts a release that change by one or more, by all sums of their noise, which tell the loss."""
     counts = 2 * releases
     _, one = law(variance, reach=math.ceil(12 * math.sqrt(variance)))
     total = np.array([1.0])

@@ -284,6 +284,13 @@ def test_budgets(people: People, world: Any, small_release: pipelines.Release) -
     page = people["vic"].get("/operator/ledger").text
     assert "&rho;" in page
     assert "&epsilon;" not in page
+    window = pipelines.Budget(None, Fraction("0.5"), rho=Fraction(30), years=5)
+    pipelines.Ledger(world.ledger).debit(
+        charge, pipelines.Budget(None, Fraction("0.5"), rho=Fraction(40)), [window]
+    )
+    _, line = people["vic"].get(f"{API}/ledger").json()["budgets"]
+    assert (line["years"], line["label"], line["left_rho"][:2]) == (5, "any 5 year(s)", "5.")
+    assert "jobs, any 5 year(s)" in people["vic"].get("/operator/ledger").text
     world.ledger.write_bytes(b"damaged")
     answer = people["vic"].get(f"{API}/ledger")
     assert (answer.status_code, answer.json()["error"]) == (503, "ledger")

@@ -8,6 +8,7 @@ import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -278,14 +279,23 @@ def test_plans_beside_each_other(app: FastAPI, visitors: Visitors, world: Any) -
 
 def test_a_budget_that_does_not_suffice(app: FastAPI, visitors: Visitors, world: Any) -> None:
     address = planned(app, visitors["ann"])
-    assert "No budget" not in visitors["ann"].see(address)
+    assert "do not have enough left" not in visitors["ann"].see(address)
     for _ in range(4):
         spend_quarter(world.ledger, world.input)
-    assert "No budget of jobs has enough left" in visitors["ann"].see(address)
+    assert "The budgets of jobs do not have enough left" in visitors["ann"].see(address)
     assert "does not allow this release" in queue(visitors["ann"], address).text
     again = visitors["ann"].send("/runs", input="small", key="k2")
     assert (again.status_code, "does not allow this release" in again.text) == (409, True)
     assert get_run(app.state.store, 1).state == "planned"
+
+
+def test_a_window_of_years_that_does_not_suffice(app: FastAPI, visitors: Visitors, world: Any) -> None:
+    """It limits all the same, though the budget for ever would pay."""
+    address = planned(app, visitors["ann"])
+    charge = pipelines.Charge("jobs", Fraction(1), Fraction(0), "0" * 64, "r")
+    life, window = (pipelines.Budget(Fraction(e), Fraction("0.5"), years=y) for e, y in ((100, None), (1, 5)))
+    pipelines.Ledger(world.ledger).debit(charge, life, [window])
+    assert "The budgets of jobs do not have enough left" in visitors["ann"].see(address)
 
 
 def test_a_run_that_failed(app: FastAPI, visitors: Visitors) -> None:
