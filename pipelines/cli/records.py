@@ -268,7 +268,8 @@ def show(file: Path, delta: str | None, records: int, years: int | None) -> None
     since = None if years is None else datetime.combine(first_day(now.date(), years), time(), UTC)
     words = "" if years is None else f", last {years} year(s)"
     for account in pipelines.Ledger(file).accounts(since, now=now):
-        click.echo(ledger_account(account, chosen, records, words))
+        if years is None or account.budget.years is None:  # whose years are others
+            click.echo(ledger_account(account, chosen, records, words))
 
 
 def _delta(text: str) -> Fraction:

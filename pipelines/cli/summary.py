@@ -103,7 +103,9 @@ def ledger_account(account: Account, delta: Fraction | None = None, records: int
         f"spent {spent}{'' if since else left}"
     ]
     if budget.years:
-        lines.append(f"  these are the {budget.years} year(s) up to today; over more, costs add up beyond it")
+        lines.append(
+            f"  in the {budget.years} year(s) up to today; in more years releases may cost more together"
+        )
     if account.releases:
         lines.append(f"  the sum is a guarantee of: {account.guarantee}")
     if account.terms is not None:

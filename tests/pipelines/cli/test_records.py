@@ -122,6 +122,30 @@ def test_the_ledger_says_which_account_is_better(
     assert "'1' is not in [0, 1)" in refused.stderr
 
 
+def test_the_ledger_shows_a_window_of_years(
+    tmp_path: Path, invoke: Callable[..., click.testing.Result]
+) -> None:
+    """Beside the budget for ever, with what is left today; `--years` asks about others."""
+    book, charge = tmp_path / "book.sqlite", partial(pipelines.Charge, "jobs", delta=Fraction(0))
+    life, window = (pipelines.Budget(Fraction(e), Fraction(0), years=y) for e, y in ((20, None), (5, 3)))
+    for epsilon, year in ((4, 2001), (3, datetime.now(UTC).year - 1)):
+        paid = charge(epsilon=Fraction(epsilon), plan_sha256="0" * 64, release="r")
+        pipelines.Ledger(book).debit(paid, life, [window], now=datetime(year, 6, 1, tzinfo=UTC))
+    lines = [
+        line
+        for line in invoke("ledger", "show", book).stdout.splitlines()
+        if "jobs" in line or "up to" in line
+    ]
+    assert re.match(
+        r"jobs: 2 release.*; spent epsilon 7, .*; left epsilon 13, delta 0 of epsilon 20", lines[0]
+    )
+    assert re.match(
+        r"jobs, any 3 year\(s\): 1 release.*spent epsilon 3, .*; left epsilon 2, delta 0 of", lines[1]
+    )
+    assert lines[2] == "  in the 3 year(s) up to today; in more years releases may cost more together"
+    assert invoke("ledger", "show", book, "--years", "9").stdout.count("jobs") == 1
+
+
 def test_a_release_is_published_listed_corrected_and_withdrawn(
     small_release: pipelines.Release, tmp_path: Path, invoke: Callable[..., click.testing.Result]
 ) -> None:
