@@ -323,7 +323,7 @@ class Occurrence:
         return self.config_and_note()[0]
 
     def config_and_note(self) -> tuple[ReleaseConfig, str]:
-        """Return the configuration, and why its mechanism is what it is, where the calendar chose it."""
+        """Return the configuration, and a note of what the calendar chose in it, which may be empty."""
         data, names = copy.deepcopy(self.schedule.tables), self.period.names()
         problems: list[str] = []
         for key, value in self.schedule.file.set.items():

@@ -28,7 +28,7 @@ class Share(NamedTuple):
 
     privacy: PrivacySettings
     mechanism: str | None  # None leaves it to the planner
-    note: str = ""  # why it is this mechanism, if the calendar chose it
+    note: str = ""  # what of [privacy] and the mechanism the calendar chose, and why
 
 
 def share_of(config: ReleaseConfig, releases: int) -> Share:
@@ -53,13 +53,16 @@ def share_of(config: ReleaseConfig, releases: int) -> Share:
         return Share(asked, mechanism)
     with_rho = exact(decimal_down(epsilon_of(rho / records**2, config.privacy.delta)))
     changes = {"epsilon": min(with_rho, Fraction(MAX_EPSILON)), "guarantee": "dp"}
+    why = (
+        f"with one table measured once, discrete Gaussian noise has a variance of {gaussian:.3g} on a count, "
+        f"geometric noise {geometric:.3g}, so the calendar asks for Gaussian noise; "
+    )
     note = (
         f"one of {releases} releases that share a budget in rho: within its share, rho "
-        f"{decimal_down(rho, 6)}, and with one table measured once, discrete Gaussian noise has a variance "
-        f"of {gaussian:.3g} on a count, geometric noise {geometric:.3g}. So the calendar asks for Gaussian "
-        "noise, with the epsilon of this rho"
+        f"{decimal_down(rho, 6)}, {'' if mechanism else why}the epsilon of a record is that of this rho, "
+        'whatever [privacy] says, and guarantee is "dp"'
     )
-    return Share(config.privacy.model_copy(update=changes), "gaussian", "" if mechanism else note)
+    return Share(config.privacy.model_copy(update=changes), "gaussian", note)
 
 
 def noise_in_words(config: ReleaseConfig, releases: int, delta: Fraction) -> str:

@@ -63,6 +63,7 @@ def test_a_share_in_rho_is_gaussian_and_all_fit(
     if releases == 20:
         assert 14 < GaussianParameters.of_rho(rho).law.variance < 15
     assert ("discrete Gaussian noise has a variance of" in share.note) == (mechanism is None)
+    assert share.note.endswith('whatever [privacy] says, and guarantee is "dp"')
 
 
 def test_other_noise_has_the_pure_epsilon_of_its_rho(shared: Callable[..., ReleaseConfig]) -> None:
