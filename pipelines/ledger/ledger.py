@@ -203,7 +203,7 @@ class Ledger:
             says it refines was not paid for here, or was refined before. Nothing is written.
         """
         data_set, policy, price = charge.data_set, charge.policy, (charge.epsilon, charge.delta, charge.rho)
-        cost = synth.Cost.of(*price)
+        cost, terms = synth.Cost.of(*price), Terms.of(policy)
         witness = set(witness)
         with writing(self.path, create=not witness, keep=not rehearse) as connection:
             entries = read_entries(connection, self.path)
@@ -216,7 +216,7 @@ class Ledger:
             entry = Entry(0, time, "debit", data_set, budget.period, *price, *about)
             check_refined(entries, entry)
             binding = budgets_of_debit(entries, data_set, budget, beside)
-            check_terms(entries, data_set, binding, Terms.of(policy), time)
+            check_terms(entries, data_set, binding, terms, time)
             for limit in binding:
                 *others, _ = counted([*entries, entry], data_set, limit, time)  # with what it refines
                 check_budget(data_set, limit, cost_of_debits(others), cost)
