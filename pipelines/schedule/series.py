@@ -194,7 +194,10 @@ def series(
     coming = takewhile(lambda occurrence: occurrence.at <= now + time, calendar.coming(now))
     occurrences = [*calendar.due(now), *coming]
     named = {occurrence.name: occurrence for occurrence in occurrences}
-    told = forecasts(occurrences, Records(calendar.records), plan=plan)
+    known = forecasts(occurrences, Records(calendar.records), plan=plan)
+    told = {
+        cost.name: known[cost.name] for cost in outlook.costs if cost.name in known
+    }  # not of what is made
     noises = []
     for schedule in calendar.schedules:
         own = [named[cost.name] for cost in outlook.costs if cost.cost and cost.name in named]
