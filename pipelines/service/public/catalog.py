@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,9 +22,9 @@ from starlette.requests import Request
 from pipelines.publishing.publishing import Published, published
 from pipelines.release.certificate import Certificate, parse_certificate
 from pipelines.release.corrections import CORRECTION_FILE
-from pipelines.release.intervals import INTERVALS_FILE
 from pipelines.release.signing import SIGNATURES
 from pipelines.service.public.areas import Areas, Shapes, area_jobs, count_lines, read_areas
+from pipelines.service.public.draw_tables import MappedDraws
 from pipelines.service.public.flow_queries import (
     Flows,
     FlowTables,
@@ -57,7 +56,6 @@ _AGAIN_SECONDS = 0.1  # after which it is looked again for a version that is not
 _OPEN_VERSIONS = 8
 _OPEN_LEVELS = 16  # of each
 _WRITTEN, _BOUNDED = 30, 30  # times as long as to add up a row it takes to write it, and to find its interval
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -158,14 +156,14 @@ class OpenVersion:
         bounded = with_bounds([(largest.selection, largest.flows) for largest in found], self.draws)
         return [replace(largest, flows=flows) for largest, flows in zip(found, bounded, strict=True)]
 
-    @cached_property
+    @property
     def draws(self) -> PosteriorDraws | None:
-        """Its posterior draws; None where the file is damaged: then flows have no intervals."""
-        try:
-            return self.release.draws()
-        except (PublicReleaseError, OSError) as error:
-            _log.warning("%s is not used: %s", INTERVALS_FILE, type(error).__name__)
-            return None
+        """Its posterior draws; None where it has none, or they are damaged: then flows have no intervals."""
+        return self._draws if self.release.has_draws and self.prepared.draws.is_dir() else None
+
+    @cached_property
+    def _draws(self) -> MappedDraws:
+        return MappedDraws(self.release, self.prepared.draws)
 
     @cached_property
     def map_levels(self) -> frozenset[str]:

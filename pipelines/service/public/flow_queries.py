@@ -21,7 +21,6 @@ from pipelines.service.parameters import separated
 from pipelines.service.public.flow_tables import FlowTable
 from pipelines.service.refusals import invalid, not_found
 from pipelines.service.store import ServiceError
-from pipelines.views.folder import PublicReleaseError
 from pipelines.views.intervals.reading import Pairs, PosteriorDraws, coverage_words
 from pipelines.views.release import Release
 from pipelines.views.search import LIKE, areas_like, areas_named, find_areas
@@ -394,10 +393,7 @@ def with_bounds(answers: Sequence[tuple[Selection, Flows]], draws: PosteriorDraw
             areas = selection.areas("home"), selection.areas("work")
             count = selection.question.attributes[0]
             asked[number] = Pairs(flows.units["home"], flows.units["work"], *areas, (count,))
-    try:
-        intervals = draws.between_each([*asked.values()])
-    except PublicReleaseError:  # a damaged file of draws is no reason to answer nothing, nor to show its path
-        return found
+    intervals = draws.between_each([*asked.values()])
     for (number, pairs), bounds in zip(asked.items(), intervals, strict=True):
         found[number] = replace(found[number], bounds=bounds[pairs.counts[0]])
     return found

@@ -5,6 +5,7 @@
     CACHE/SHA256/map*.html      the page of the map (`pipelines.views.maps.build_site_map`), and compressed
     CACHE/SHA256/map/           what that fetches when it is opened: large parts, and one file of all
     CACHE/SHA256/flows/         the flows, ready for questions (`pipelines.service.public.flow_tables`)
+    CACHE/SHA256/draws/         the draws, ready for questions (`pipelines.service.public.draw_tables`)
     CACHE/SHA256/tiles/         areas as vector tiles (`pipelines.service.public.tiles`)
     CACHE/SHA256/picture.svg    the map at a glance (`pipelines.views.maps.picture`)
     CACHE/SHA256/key_figures.json  key figures (`pipelines.views.key_figures`)
@@ -32,9 +33,12 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from geo_data.errors import InputError
+from pipelines.release.intervals import INTERVALS_FILE
+from pipelines.service.public.draw_tables import write_draw_tables
 from pipelines.service.public.flow_tables import write_flow_tables
 from pipelines.service.public.tiles import write_tiles
 from pipelines.storage.durable import whole_file, write_whole
+from pipelines.views.folder import PublicReleaseError
 from pipelines.views.key_figures import KeyFigures, key_figures
 from pipelines.views.maps.backdrop import Backdrop
 from pipelines.views.maps.page import PARTS, SiteMap, build_site_map, write_parts
@@ -88,6 +92,11 @@ class Prepared:
         return self.folder / "flows"
 
     @property
+    def draws(self) -> Path:
+        """The folder of draws; not there where the release's file is damaged."""
+        return self.folder / "draws"
+
+    @property
     def tiles(self) -> Path:
         """The folder of vector tiles."""
         return self.folder / "tiles"
@@ -95,14 +104,20 @@ class Prepared:
     @property
     def complete(self) -> bool:
         """Whether everything has been made."""
-        files = (self.map, self.picture, self.figures)
-        return self.flows.is_dir() and self.tiles.is_dir() and all(file.is_file() for file in files)
+        folders, files = (self.draws, self.flows, self.tiles), (self.map, self.picture, self.figures)
+        return all(folder.is_dir() for folder in folders) and all(file.is_file() for file in files)
 
 
 def prepare(folder: Path, prepared: Prepared) -> None:
     """Make what is missing."""
     prepared.folder.mkdir(exist_ok=True)
     release = open_release(folder)
+    if not prepared.draws.is_dir():  # before flows, which wait for them to be shown with intervals
+        try:
+            with whole_file(prepared.draws, mode=None) as made:
+                write_draw_tables(release, made)
+        except PublicReleaseError:  # no reason to show nothing of the release
+            _log.warning("%s is not used: it is damaged", INTERVALS_FILE)
     if not prepared.flows.is_dir():
         with whole_file(prepared.flows, mode=None) as made:
             write_flow_tables(release, made)

@@ -64,20 +64,20 @@ class Pairs:
 
 
 @dataclass(frozen=True, eq=False)
-class _Parts:
+class Parts:
     """A table of a release whose cells are parts of those that are asked for."""
 
     table: Table
     home: Int64  # The area that is asked for, of each home area of the table; -1 for none
     work: Int64
 
-    def of(self, homes: Int64 | None, works: Int64 | None) -> _Parts:
+    def of(self, homes: Int64 | None, works: Int64 | None) -> Parts:
         """Return what it has of some areas; None is all."""
         home, work = (
             area if some is None else np.where(np.isin(area, some), area, -1)
             for area, some in ((self.home, homes), (self.work, works))
         )
-        return _Parts(self.table, home, work)
+        return Parts(self.table, home, work)
 
     def codes(self, geography: Geography) -> dict[str, list[str]]:
         """Return the codes of the areas of the table that it has, by side, where these are not all."""
@@ -226,7 +226,7 @@ class PosteriorDraws:
 
         To read them takes far longer than to add them up.
         """
-        sought: dict[Table, list[tuple[int, tuple[str, ...], _Parts]]] = {}
+        sought: dict[Table, list[tuple[int, tuple[str, ...], Parts]]] = {}
         for number, pairs in enumerate(asked):
             homes, works = np.unique(pairs.home), np.unique(pairs.work)
             for names in dict.fromkeys(map(self.attributes_of, pairs.counts)):
@@ -234,7 +234,7 @@ class PosteriorDraws:
                 sought.setdefault(parts.table, []).append((number, names, parts))
         ends: list[dict[str, tuple[Int64, Int64]]] = [{} for _ in asked]
         for several in sought.values():
-            read = self._read([parts for *_, parts in several])
+            read = self.read([parts for *_, parts in several])
             for number, names, parts in several:
                 ends[number] |= self._ends(asked[number], names, self._added_up(read, parts, names))
         return [{count: ends[i][count] for count in pairs.counts} for i, pairs in enumerate(asked)]
@@ -280,9 +280,9 @@ class PosteriorDraws:
         Cells
         """
         parts = self._sought(home, work, attributes).of(homes, works)
-        return self._added_up(self._read([parts]), parts, attributes)
+        return self._added_up(self.read([parts]), parts, attributes)
 
-    def _sought(self, home: Areas, work: Areas | None, attributes: Sequence[str]) -> _Parts:
+    def _sought(self, home: Areas, work: Areas | None, attributes: Sequence[str]) -> Parts:
         """Return the first table with parts of what is asked for, which there must be."""
         categories = self.release.categories
         if unknown := [name for name in attributes if name not in categories]:
@@ -297,13 +297,13 @@ class PosteriorDraws:
             raise PublicReleaseError(f"{self.path}: {self.why_none(attributes)} Fix: {fix}")
         return parts
 
-    def _read(self, several: Sequence[_Parts]) -> TableDraws:
-        """Read what parts of one table need."""
+    def read(self, several: Sequence[Parts]) -> TableDraws:
+        """Return the draws of a table that parts of it need."""
         some = [parts.codes(self.release.geography) for parts in several]
         with blame_release(self.path):
             return read_draws(self.release.plan, several[0].table, self.release.public, some)
 
-    def _added_up(self, read: TableDraws, parts: _Parts, attributes: Sequence[str]) -> Cells:
+    def _added_up(self, read: TableDraws, parts: Parts, attributes: Sequence[str]) -> Cells:
         """Add up draws of parts to the cells that are asked for."""
         widths = [len(self.release.categories[name]) for name in attributes]
         shape = [int(parts.work.max(initial=0)) + 1, *widths, int(parts.home.max(initial=0)) + 1]
@@ -346,14 +346,14 @@ class PosteriorDraws:
 
     def _parts(
         self, home: Int64, work: Int64, attributes: Sequence[str], *, needs_work: bool
-    ) -> _Parts | None:
+    ) -> Parts | None:
         """Return the first table with parts of areas that are given by block."""
         for table in self.tables:
             if {*attributes} <= {*table.attributes} and not (needs_work and table.work is None):
                 of_home = self._gathered(home, table.home)
                 of_work = np.zeros(1, np.int64) if table.work is None else self._gathered(work, table.work)
                 if of_home is not None and of_work is not None:
-                    return _Parts(table, of_home, of_work)
+                    return Parts(table, of_home, of_work)
         return None
 
     def _gathered(self, area: Int64, kind: str | None) -> Int64 | None:

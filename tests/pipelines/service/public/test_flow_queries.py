@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -331,12 +332,16 @@ def test_flows_have_intervals_where_the_release_has_draws_of_them(
         asked = {"area": code, "level": "trct", "attribute": untold["attribute"]}
         assert escape(said_why) in client.get(f"{page}/flows", params=asked).text
         assert interval_of_largest(draws) in home_page(client, folder)
-        file = folder / "intervals.parquet"
-        file.write_bytes(file.read_bytes()[:-50])
-        broken = client.get(f"{base}/flows", params={"work": code, **query})
-        assert [flow["S000" if "S000" in flow else columns[by][-1]] for flow in broken.json()["flows"]]
-        assert all(flow.get("low") is None for flow in broken.json()["flows"])
-        assert str(new_state) not in broken.text
+    damaged_state = state_with(industry_release, tmp_path / "damaged")
+    file = damaged_state / "published" / NAME / "v1" / "intervals.parquet"
+    file.write_bytes(file.read_bytes()[:-50])
+    (prepared,) = (damaged_state / "cache").glob("*/draws")
+    shutil.rmtree(prepared)
+    with TestClient(make_app(damaged_state)) as client:
+        damaged = client.get(f"{base}/flows", params={"work": code, **query})
+        assert [flow["S000" if "S000" in flow else columns[by][-1]] for flow in damaged.json()["flows"]]
+        assert all(flow.get("low") is None for flow in damaged.json()["flows"])
+        assert str(damaged_state) not in damaged.text
 
 
 def test_areas_across_have_intervals_if_they_are_made_of_areas_of_a_table(
