@@ -85,7 +85,7 @@ def measured(out: Path, opened: Release, core: int, program: Path) -> dict[str, 
         publish(program, out, place, "1")
         page = f"/releases/{next(place.iterdir()).name}/1"
         base = f"/api/v1{page}"
-        block, group = opened.geography.block_level, opened.levels[-2]
+        tract, group, block = opened.levels[-3:]
         small = [base + each for each in questions(opened, opened.levels[-3:-1])]
         asked = {
             "small questions": small,
@@ -94,10 +94,10 @@ def measured(out: Path, opened: Release, core: int, program: Path) -> dict[str, 
         }
         for several in asked.values():
             random.Random(0).shuffle(several)
-        tables = (
-            (4, f"{group} to {group}", f"{base}/flows?work_level={group}&home_level={group}&format=csv"),
-            (12, f"{group} to {block}", f"{base}/flows?work_level={block}&home_level={group}&format=csv"),
-        )
+        tables = [  # of tracts by blocks flows have intervals, too
+            (clients, f"{homes} to {works}", f"{base}/flows?work_level={works}&home_level={homes}&format=csv")
+            for clients, homes, works in ((4, group, group), (12, group, block), (12, tract, block))
+        ]
         with service(folder, core, program) as running:
             running.wait_for(small[0])
             visit(running, asked, None, 0, seconds=5)  # opens files
