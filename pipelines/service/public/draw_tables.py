@@ -108,12 +108,15 @@ def write_draw_tables(release: Release, folder: Path) -> None:
             draws = read_draws(release.plan, table, release.public)
         work = np.zeros_like(draws.home) if draws.work is None else draws.work
         order = np.argsort(work, kind="stable")
-        columns = {"home": draws.home, "work": work}
-        columns |= {f"category_{i}": codes for i, codes in enumerate(draws.categories)}
-        columns |= dict(zip(DRAWS, draws.counts, strict=True))
-        columns = {name: column[order] for name, column in columns.items()}
-        columns["by_home"] = np.argsort(columns["home"], kind="stable")
-        batch = pa.RecordBatch.from_pydict({name: pa.array(c, pa.int32()) for name, c in columns.items()})
+        columns = {
+            "home": draws.home,
+            "work": work,
+            **{f"category_{i}": codes for i, codes in enumerate(draws.categories)},
+            **dict(zip(DRAWS, draws.counts, strict=True)),
+        }
+        arrays = {name: pa.array(column[order], pa.int32()) for name, column in columns.items()}
+        arrays["by_home"] = pa.array(np.argsort(draws.home[order], kind="stable"), pa.int32())
+        batch = pa.RecordBatch.from_pydict(arrays)
         with pa.ipc.new_file(_path(folder, number), batch.schema) as file:
             file.write_batch(batch)
     sync_tree(folder)
