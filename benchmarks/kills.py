@@ -6,12 +6,14 @@ Simulates (`odsynth simulate`) and makes one release without a kill. Then, again
 configuration is killed (SIGKILL, kill -9) at a random moment of the time that the first one took, and gone on
 with as a person would: with `odsynth resume` where there is something to resume, else with `odsynth run`.
 Further runs are killed at each of `STEPS`, and so is their resumption where it gets there. All debit one
-ledger. Key and time of day are fixed here, so that all public folders must be equal, byte for byte.
+ledger. Key and time of day are fixed here, so that all public folders must be equal, byte for byte, but for
+the debits that certificates name, and for files with the hash of the certificate.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import random
 import shutil
@@ -32,7 +34,10 @@ import pipelines.running.run
 import synth
 from pipelines.cli.main import main as odsynth
 from pipelines.release import verification
+from pipelines.release.layout import MANIFEST
+from pipelines.release.records import RECORDS
 from pipelines.running.folder import RunFolder
+from pipelines.storage.checksums import CHECKSUMS
 
 COMMAND = "python benchmarks/kills.py"
 # No search for the best cells, and many batches: more of the time is spent with what has been paid for.
@@ -124,8 +129,7 @@ def main(kills: int, each: int, workers: int, seed: int, page: Path | None) -> N
 
 def fix_key_and_time() -> None:
     """Make all runs of this process, and of its children, draw the same and carry the same time."""
-    made, created = pipelines.running.run.make_certificate, {"created": "2026-01-02T03:04:05Z"}
-    pipelines.running.run.make_certificate = lambda *a, **k: made(*a, **k).model_copy(update=created)
+    pipelines.running.run.time_now = lambda: "2026-01-02T03:04:05Z"
     synth.RunKey.generate = classmethod(lambda _: synth.RunKey.from_seed(7))
 
 
@@ -200,11 +204,15 @@ def go_on(config: Path, out: Path) -> None:
 
 
 def digest(out: Path) -> str:
-    """Return a hash of names and contents of the public folder."""
+    """Return a hash of the public folder, but for what follows from the debit."""
     files = sorted(path for path in (out / "public").rglob("*") if path.is_file())
     whole = hashlib.sha256()
     for path in files:
-        whole.update(f"{path.relative_to(out)}\n{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+        content = path.read_bytes()
+        if path.name == "certificate.json":
+            content = json.dumps(json.loads(content) | {"commitment": None}).encode()
+        if path.name not in (MANIFEST, CHECKSUMS, *RECORDS):
+            whole.update(f"{path.relative_to(out)}\n{hashlib.sha256(content).hexdigest()}\n".encode())
     return whole.hexdigest()
 
 

@@ -26,6 +26,8 @@ from .running.refining import refine as refine
 from .running.report import plan as plan
 from .running.run import resume as resume
 from .running.run import run as run
+from .running.witness import seal as seal
+from .running.witness import witness as witness
 from .schedule.due import due as due
 from .schedule.series import series as series
 from .views.attackers import attackers as attackers

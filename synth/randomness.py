@@ -67,7 +67,10 @@ class RunKey:
         return WordStream(self._derived(f"{stage}/{batch}"))
 
     def derive(self, name: str) -> RunKey:
-        """Return the key of a further release of the same run, independent of the streams of this one.
+        """Return a further key for one purpose, such as a release of the same run.
+
+        It is independent of the streams of this one, and of the keys for other purposes (Lemma 60 of
+        docs/privacy.md).
 
         Raises
         ------

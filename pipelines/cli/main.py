@@ -23,7 +23,7 @@ _GROUPS = {
     "Make a release": (
         *("demo", "simulate", "fetch", "plan", "tune", "run", "resume", "runs", "refine", "due", "series"),
     ),
-    "Check it": ("verify", "attackers", "evaluate"),
+    "Check it": ("verify", "witness", "seal", "attackers", "evaluate"),
     "Use it": ("map", "figure", "intervals", "compare", "export"),
     "Publish it": ("publish", "published", "correct", "erratum", "withdraw"),
     "Operate": ("keygen", "ledger", "serve", "token"),

@@ -34,6 +34,7 @@ def publish(out: Path, destination: str, version: str | None, key: Path | None) 
     Nothing is ever overwritten. Running it again completes an interrupted publication.
     """
     from pipelines.release.signing import is_signed, signature_in_words
+    from pipelines.running.folder import RunFolder
 
     try:
         done = pipelines.publish(out, destination, version=version, key=key)
@@ -43,6 +44,8 @@ def publish(out: Path, destination: str, version: str | None, key: Path | None) 
     click.echo(f"{'Published' if done.new else 'Already published'}: {done.location}")
     for note in done.notes:
         click.echo(f"WARNING: {note}", err=True)
+    if RunFolder(out).has_key:
+        say(f"WARNING: the run key is still there, and can undo the draws. Destroy it: odsynth seal {out}")
     if not is_signed(out / "public"):
         click.echo(f"WARNING: {signature_in_words(signed=False)}", err=True)
 
@@ -298,6 +301,29 @@ def verify_ledger(file: Path, releases: tuple[Path, ...], witness: tuple[str, ..
 
     chain = pipelines.Ledger(file).verify([*debits_of(releases), *witness])
     click.echo(f"ok  {chain.entries:,} entries, head {chain.head}")
+
+
+@ledger.command(epilog="Example: odsynth ledger audit site/published/mine/*/")
+@click.argument("folders", nargs=-1, required=True, type=FOLDER)
+def audit(folders: tuple[Path, ...]) -> None:
+    """Compare what published releases say of their ledger.
+
+    FOLDERS are all releases that were published from one ledger. Their certificates alone show an older copy
+    that was put back, a fork, a debit of which nothing was published, and how often a plan was drawn. Verify
+    each release too.
+
+    Exit code 1: something is wrong or missing.
+    """
+    from pipelines.release import audit as auditing
+
+    found = auditing.audit(folders)
+    for debit in found.debits:
+        click.echo(debit)
+    for finding in found.findings:
+        click.echo(f"problem   {finding}")
+    if not found.findings:
+        click.echo(f"ok  {len(found.debits)} debit(s), each after the one before, and all of them are here")
+    sys.exit(1 if found.findings else 0)
 
 
 @ledger.command(epilog="Example: odsynth ledger export ledger.sqlite --format csv")

@@ -251,7 +251,12 @@ def _given_up(run: UnfinishedRun) -> bool:
 @click.command(epilog="Example: odsynth verify out/mine/public --key signing-key.pub")
 @click.argument("public", type=PATH)
 @click.option("--key", type=FILE, help="Public key of the expected signer.")
-def verify(public: Path, key: Path | None) -> None:
+@click.option("--witness", type=FILE, help="Public key of the expected witness.")
+@click.option("--authority", type=FILE, help="Certificates (PEM) of the expected time-stamp authority.")
+@click.option("--ledger-head", help="The debit that it must follow on, as the release before has its own.")
+def verify(
+    public: Path, key: Path | None, witness: Path | None, authority: Path | None, ledger_head: str | None
+) -> None:
     """Check the release in the folder PUBLIC.
 
     Needs nothing but that folder: recomputes checksums, plan hash and certificate, and compares the data with
@@ -264,9 +269,39 @@ def verify(public: Path, key: Path | None) -> None:
         mark = click.style("ok", fg="green") if check.complete else click.style("note", fg="yellow")
         click.echo(f"{mark}  {check.name}: {check.detail}")
 
-    report = pipelines.verify(public, key, on_check=show)
+    report = pipelines.verify(
+        public, key, witness=witness, authority=authority, ledger_head=ledger_head, on_check=show
+    )
     rest = "" if all(check.complete for check in report) else " that could be carried out here; see the note"
     click.echo(f"{public} passes every check{rest}{'' if is_signed(public) else '; nobody has signed it'}.")
+
+
+@click.command(epilog="Example: odsynth witness out/mine --key my-keys/signing-key.pem")
+@click.argument("out", type=FOLDER)
+@click.option("--key", type=FILE, required=True, help="Private key of the witness (odsynth keygen).")
+@click.option("--jobs", type=FOLDER, help="Folder of the confidential files, if they are elsewhere here.")
+@click.option("--ledger", type=FILE, help="The ledger or a copy, if it is elsewhere here.")
+def witness(out: Path, key: Path, jobs: Path | None, ledger: Path | None) -> None:
+    """Make the release of the run OUT again, and sign that it is the same.
+
+    For a second person, with a key of their own: everything is drawn again from the confidential files and
+    the run key, which is kept where the configuration names a witness. If what the run committed to or any
+    file differs, nothing is signed. The statement goes into the public folder. Costs no budget.
+    """
+    path = pipelines.witness(out, key, jobs=jobs, ledger=ledger, progress=counter())
+    click.echo(f"Witnessed   {path}")
+    click.echo(f"When all witnesses have signed, destroy the run key: odsynth seal {out}")
+
+
+@click.command(epilog="Example: odsynth seal out/mine")
+@click.argument("out", type=FOLDER)
+def seal(out: Path) -> None:
+    """Destroy the key of the run OUT, which was kept for a witness.
+
+    After this nobody can draw from it again, nor open what it committed to.
+    """
+    pipelines.seal(out)
+    click.echo(f"Sealed      {out}: its run key is destroyed.")
 
 
 @click.command(epilog="Example: odsynth keygen keys/")
@@ -284,4 +319,4 @@ def keygen(folder: Path) -> None:
     click.echo(f"Private key {private} (keep it), public key {public} (publish it).")
 
 
-RELEASES = (demo, plan, attackers, tune, run, resume, refine, runs, verify, keygen)
+RELEASES = (demo, plan, attackers, tune, run, resume, refine, runs, witness, seal, verify, keygen)

@@ -36,6 +36,7 @@ from pipelines.config.sections import (
     Section,
     SignatureSettings,
     WeightsSettings,
+    WitnessSettings,
     WorkloadTable,
     WorkplaceSettings,
     tables_of,
@@ -226,6 +227,8 @@ class ReleaseConfig(PublicConfig):
         Who signs.
     ledger : LedgerSettings or None
         Which budget pays.
+    witness : WitnessSettings or None
+        Who repeats the run, and who says when it was committed to.
     run : RunSettings
         How it is done.
     """
@@ -234,6 +237,7 @@ class ReleaseConfig(PublicConfig):
     geography: GeographySettings
     signature: SignatureSettings | None = None
     ledger: LedgerSettings | None = None
+    witness: WitnessSettings | None = None
     run: RunSettings = RunSettings()
 
     def __repr__(self) -> str:

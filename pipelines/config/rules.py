@@ -34,6 +34,7 @@ from pipelines.config.sections import (
     PublicGeographySettings,
     PublicReleaseSettings,
     WeightsSettings,
+    WitnessSettings,
     WorkloadTable,
     WorkplaceSettings,
     tiers_in_ledger,
@@ -470,6 +471,11 @@ def _same_jobs(release: PublicReleaseSettings, auxiliary: _Flows) -> Iterator[st
 # --- several kinds of readers
 
 
+def _witness_of_tiers(witness: WitnessSettings | None, tiers: Mapping[str, Fraction]) -> Iterator[str]:
+    if witness is not None and witness.key is not None and tiers:
+        yield "witness.key: no witness can repeat a run of several tiers; leave this line or [tiers] out"
+
+
 def _different_tiers(tiers: Mapping[str, Fraction]) -> Iterator[str]:
     if len(tiers) == 1:
         rule = "one tier is a release as any other"
@@ -538,6 +544,7 @@ _RULES: tuple[Callable[..., Iterator[str]], ...] = (
     _closed_areas,
     _aux_of_flows,
     _same_jobs,
+    _witness_of_tiers,
     _different_tiers,
     _strongest_tier,
     _name_with_tiers,

@@ -662,6 +662,30 @@ class SignatureSettings(Section):
     """Private key file, as `odsynth keygen` makes it."""
 
 
+class WitnessSettings(Section):
+    """Who repeats the run before it is published, and who says when it was bound to its commitment."""
+
+    key: InputPath | None = None
+    """Public key file of the witness. The run key is then kept until `odsynth seal`
+    ([verification.md](verification.md#a-witness))."""
+    required: bool = False
+    """Publish nothing without the statement of this witness."""
+    timestamp: Line | None = None
+    """Address of a time-stamp authority (RFC 3161), which is asked before the run is paid for."""
+    authority: InputPath | None = None
+    """File of the certificates (PEM) of this authority."""
+
+    def _problems(self) -> Iterator[Problem]:
+        if self.required and self.key is None:
+            yield "key", "missing beside required; name the public key file of the witness"
+        if self.timestamp is not None and not self.timestamp.startswith(("https://", "http://")):
+            yield "timestamp", "no address of the web; write https://..."
+        if (self.timestamp is None) != (self.authority is None):
+            pair = ("timestamp", "authority")
+            missing, there = pair if self.timestamp is None else pair[::-1]
+            yield missing, f"missing beside {there}; name both or neither"
+
+
 class PlanSettings(Section):
     """Choices of the plan; each has a default."""
 

@@ -184,7 +184,7 @@ def refines_in_ledger(debit_id: str) -> str:
 
 def refined_by(entry: Entry) -> str | None:
     """Return the first digits of the debit of the release that a debit refines; None if it refines none."""
-    found = re.search(rf", run [0-9a-f]{{16}}, refines ([0-9a-f]{{{_SHOWN}}})\Z", entry.release or "")
+    found = re.search(rf", run [0-9a-f]{{32}}, refines ([0-9a-f]{{{_SHOWN}}})\Z", entry.release or "")
     return None if found is None else found[1]
 
 

@@ -58,6 +58,10 @@ Outcome = Literal["finished", "failed", "abandoned"]
 _LONGEST_DETAIL = 1000
 
 
+class OtherDebitError(LedgerError):
+    """The last debit is another one than a release has committed to follow on."""
+
+
 @dataclass(frozen=True)
 class Charge:
     """What a release costs.
@@ -77,6 +81,8 @@ class Charge:
     rho : Fraction or None
         Its zCDP for the same neighbours, if it has discrete Gaussian noise (Lemma 50); of other mechanisms
         None.
+    previous : str or None
+        The debit on which it must follow (`last_debit`), because the release has committed to that.
     """
 
     data_set: str
@@ -86,10 +92,11 @@ class Charge:
     release: str
     policy: str = str(Terms())
     rho: Fraction | None = None
+    previous: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "data_set", line_of_text(self.data_set, "data set"))
-        object.__setattr__(self, "release", line_of_text(self.release, "release"))
+        object.__setattr__(self, "release", line_of_text(self.release, "release", _LONGEST_DETAIL))
         for name in ("epsilon", "delta", "rho"):
             if (amount := getattr(self, name)) is not None:
                 object.__setattr__(self, name, exact_amount(amount, name))
@@ -198,6 +205,8 @@ class Ledger:
         OverBudgetError
             If what is spent and this exceed `budget`, or one beside it. Where none is stated for ever, or
             for so many years, the one of the same data set that was last entered stands in its place.
+        OtherDebitError
+            If the last debit is not `Charge.previous`.
         LedgerError
             If the clock is behind the last entry, the ledger cannot be trusted, or a release that its name
             says it refines was not paid for here, or was refined before. Nothing is written.
@@ -209,6 +218,8 @@ class Ledger:
             entries = read_entries(connection, self.path)
             self._check_witness(entries, witness)
             check_spelling(entries, data_set, budget.period)
+            if charge.previous not in (None, last_debit(entries)):
+                raise OtherDebitError(f"{self.path}: another release was debited. Fix: commit to it, and pay")
             time = self._time(entries, now)
             entered = last_budgets(entries)
             under = line_of_text(policy, "policy", _LONGEST_DETAIL)
@@ -457,6 +468,11 @@ class Ledger:
                 "release, begin a new run, which is debited again"
             )
         return paid
+
+
+def last_debit(entries: list[Entry]) -> str:
+    """Return the hash of the last debit; what begins the chain where there is none."""
+    return next((entry.hash for entry in reversed(entries) if entry.kind == "debit"), GENESIS)
 
 
 def _debit(entry: Entry) -> Debit:

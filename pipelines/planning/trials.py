@@ -186,7 +186,7 @@ class Trial:
     @classmethod
     def of(cls, config: ReleaseConfig, inputs: PublicInputs, sample: Sample) -> Trial:
         """Return one that is as small as can be."""
-        config = config.model_copy(update={"signature": None, "ledger": None})
+        config = config.model_copy(update={"signature": None, "ledger": None, "witness": None})
         inputs = replace(inputs, slots=sample.slots, polygons={}, names={}, rows={})
         return cls(_without_folders(config), inputs, sample)
 

@@ -22,30 +22,22 @@ from pipelines.config.loading import ReleaseConfig
 from pipelines.planning.public_inputs import names_of, read_geography, read_polygon_tables
 from pipelines.plans.form import quoted_config
 from pipelines.plans.storage import load_plan
-from pipelines.release.attackers import ATTACKERS_FILE
 from pipelines.release.certificate import parse_certificate
 from pipelines.release.corrections import (
-    CORRECTION_FILE,
     Corrections,
     apart,
     correct_further,
 )
-from pipelines.release.csv_tables import NAME_CSV
 from pipelines.release.description import Correction
-from pipelines.release.intervals import AREAS_FILE, FLOWS_FILE
-from pipelines.release.layout import MANIFEST, describe_and_seal
+from pipelines.release.layout import CORRECTED, WORDS, describe_and_seal
 from pipelines.release.names import NAME_FILE, Names, write_names
-from pipelines.release.readme import DETAILS_FILE
-from pipelines.release.records import RECORDS
-from pipelines.release.signing import read_signer
+from pipelines.release.signing import WITNESS_FILE, read_signer, sign, write_public_key
 from pipelines.release.verification import verify
 from pipelines.release.workplaces import drawn_plan
 from pipelines.storage.checksums import CHECKSUMS, parse_checksums, sha256_of
 from pipelines.storage.durable import set_times, whole_folder
 from pipelines.views.folder import PublicReleaseError, check_target
 from pipelines.views.release import Release
-
-_MADE_AGAIN = {"README.md", DETAILS_FILE, ATTACKERS_FILE, *RECORDS, CORRECTION_FILE, MANIFEST}
 
 
 def correct(public: PathLike, config: ReleaseConfig, reason: str, *, names: bool = False) -> Release:
@@ -117,14 +109,20 @@ def correct(public: PathLike, config: ReleaseConfig, reason: str, *, names: bool
             public,
             folder,
             seal,
-            without=_MADE_AGAIN | ({NAME_FILE, NAME_CSV, AREAS_FILE, FLOWS_FILE} if names else set()),
+            without=CORRECTED if names else WORDS,
         )
         date = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
         one = Correction(date, reason, changed, hashlib.sha256(seal).hexdigest())
         corrections = Corrections(of_release, of_attribute, (*before.made, one))
         certificate = parse_certificate((folder / "certificate.json").read_bytes())
         plan = drawn_plan(folder, load_plan(folder / "plan"))
-        describe_and_seal(plan, certificate, folder, key, corrections)
+        if key is not None:
+            write_public_key(key, folder)
+        describe_and_seal(plan, certificate, folder, corrections)
+        if key is not None:
+            sign(key, folder)
+        if (statement := _content(public / WITNESS_FILE)) is not None:
+            (folder / WITNESS_FILE).write_bytes(statement)
         verify(folder)
         for path in (folder, *folder.rglob("*")):
             path.chmod(0o755 if path.is_dir() else 0o644)

@@ -25,7 +25,7 @@ from geo_data.arguments import PathLike, path_of
 from pipelines.publishing.destination import Place, PublishError, open_place
 from pipelines.release.certificate import parse_certificate
 from pipelines.release.layout import version_name
-from pipelines.release.signing import SIGNATURES
+from pipelines.release.signing import UNSEALED
 from pipelines.release.verification import verify
 from pipelines.storage.checksums import CHECKSUMS, parse_checksums
 from pipelines.storage.durable import set_times
@@ -326,7 +326,7 @@ class _Title:
 
 def _sealed(public: Path) -> dict[str, bytes]:
     """SHA256SUMS and what it does not cover: the signatures."""
-    paths = {name: public / name for name in (CHECKSUMS, *SIGNATURES)}
+    paths = {name: public / name for name in (CHECKSUMS, *UNSEALED)}
     return {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
 
 

@@ -29,11 +29,15 @@ from pipelines.storage.documents import check_format, parse_json
 from synth.policy import FULL
 from synth.tails import PRECISION_BITS
 
+# SHA-256 of what releases carry that were made just before certificates had commitments.
+SCHEMA_BEFORE = "77944981a7c612c4930bde2fecc4da9de4c3440c777763c3b0a646a8bf963b00"
+VERIFIER_BEFORE = "45587c4cefbe57a4f244d636478e970abbac1b2631752324212d442128d0b048"
 CERTIFICATE_FORMAT: Literal["odsynth certificate 1.0"] = "odsynth certificate 1.0"
 
 Decimal = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?$")]
 Ratio = Annotated[str, StringConstraints(pattern=r"^\d+(/\d+)?$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Base64 = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+/]+={0,2}$", max_length=2**16)]
 
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -239,6 +243,25 @@ class Randomness(_Part):
     derivation: str
 
 
+class Commitment(_Part):
+    """What a run was bound to before its first draw (docs/verification.md, Commitment).
+
+    `input` and `key` are hashed under secrets that only the run key gives. `previous` is the debit before,
+    in the same ledger; `draw` says the how-manieth debit of this plan paid for the run. `witness` is the
+    Ed25519 key of who must repeat the run before it is published. What came after the commitment: the
+    time-stamp of it (RFC 3161), and the debit, whose entry in the ledger names it.
+    """
+
+    program: Sha256
+    input: Sha256
+    key: Sha256
+    previous: Sha256 | None
+    draw: Annotated[int, Field(ge=1)] | None
+    witness: Sha256 | None
+    debit: Sha256 | None
+    timestamp: Base64 | None
+
+
 class PartitionField(_Part):
     """Which homes neighbours may differ in, where that is not any.
 
@@ -317,6 +340,7 @@ class Certificate(_Part):
     plan_sha256: Sha256
     software: Software
     randomness: Randomness
+    commitment: Commitment | None = None  # versions before it had none
     created: Time
     for_release: bool
     not_for_release_because: list[str]
@@ -351,7 +375,15 @@ def parse_certificate(content: str | bytes) -> Certificate:
 
 def certificate_text(certificate: Certificate) -> str:
     """Return the text of certificate.json."""
-    return json.dumps(certificate.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n"
+    document = certificate.model_dump(mode="json")
+    if not knows_commitments(certificate):
+        del document["commitment"]
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def knows_commitments(certificate: Certificate) -> bool:
+    """Whether the version that wrote a certificate could have said what the run committed to."""
+    return "commitment" in certificate.model_fields_set
 
 
 _REQUESTED = {
@@ -402,10 +434,16 @@ def make_certificate(
         plan_sha256=plan_sha256,
         software=software,
         randomness=randomness_fields(secure),
-        created=datetime.now(UTC).strftime(_TIME),
+        commitment=None,
+        created=time_now(),
         for_release=not reasons,
         not_for_release_because=reasons,
     )
+
+
+def time_now() -> str:
+    """Return the time as certificates have it."""
+    return datetime.now(UTC).strftime(_TIME)
 
 
 def certificate_of_draw(certificate: Certificate, drawn: ReleasePlan) -> Certificate:

@@ -12,7 +12,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pyarrow.parquet as pq
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pipelines.config.loading import PublicConfig
 from pipelines.plans.accuracy import ExpectedAccuracy
@@ -27,14 +26,14 @@ from pipelines.release.corrections import (
     Corrections,
     corrections_text,
 )
-from pipelines.release.csv_tables import BLOCK_CSV, write_csv_tables
+from pipelines.release.csv_tables import BLOCK_CSV, NAME_CSV, write_csv_tables
 from pipelines.release.description import VERIFIER, ReleaseDescription, file_names
-from pipelines.release.intervals import interval_texts
+from pipelines.release.intervals import AREAS_FILE, FLOWS_FILE, interval_texts
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import polygon_file
 from pipelines.release.readme import DETAILS_FILE, describe_plan, release_readme
-from pipelines.release.records import record_files, record_texts
-from pipelines.release.signing import SIGNATURES, sign, write_public_key
+from pipelines.release.records import RECORDS, record_files, record_texts
+from pipelines.release.signing import UNSEALED, is_signed
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, sha256_of
 from pipelines.storage.parquet_form import read_rows
 from synth.errors import ShownError
@@ -42,6 +41,11 @@ from synth.errors import ShownError
 MANIFEST = "MANIFEST.json"
 _PART_NAME = "part-{:06}.parquet"
 _MANIFEST_FORMAT = "odsynth manifest 1.0"
+
+
+WORDS = frozenset({"README.md", DETAILS_FILE, ATTACKERS_FILE, *RECORDS, CORRECTION_FILE, MANIFEST})
+CORRECTED = WORDS | {NAME_FILE, NAME_CSV, AREAS_FILE, FLOWS_FILE}
+"""The files that a correction may make anew: of words, and of names of areas."""
 
 
 class RefusedError(ShownError, ValueError):
@@ -99,10 +103,12 @@ def describe_and_seal(
     plan: ReleasePlan,
     certificate: Certificate,
     folder: Path,
-    key: Ed25519PrivateKey | None,
     corrections: Corrections = UNCORRECTED,
 ) -> None:
-    """Write what a release says of itself, with its corrections, and tables as CSV; then seal it."""
+    """Write what a release says of itself, with its corrections, and tables as CSV; then seal it.
+
+    One that is going to be signed has the public key in its folder.
+    """
     if plan.config.release.csv:
         write_csv_tables(folder)
     for name, text in interval_texts(plan, folder).items():
@@ -113,17 +119,13 @@ def describe_and_seal(
     if corrections.made:
         (folder / CORRECTION_FILE).write_text(corrections_text(corrections), encoding="utf-8")
     accuracy = read_accuracy(folder, certificate.plan_sha256)
-    texts = texts_of(corrected, titled, about, signed=key is not None, accuracy=accuracy)
+    texts = texts_of(corrected, titled, about, signed=is_signed(folder), accuracy=accuracy)
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
-    if key is not None:
-        write_public_key(key, folder)
     hashes = {name: sha256_of(folder / name) for name in public_files(folder)}
     for name, text in record_texts(about, with_sizes(folder, hashes)).items():
         (folder / name).write_text(text, encoding="utf-8")
     seal(folder, certificate, hashes)
-    if key is not None:
-        sign(key, folder)
 
 
 def texts_of(
@@ -204,7 +206,7 @@ def version_name(subject: Subject, sums: str) -> str:
 def public_files(folder: Path) -> list[str]:
     """Return the relative names of the files that the manifest lists: all but itself and what covers it."""
     names = (p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file() or p.is_symlink())
-    return sorted(name for name in names if name not in (MANIFEST, CHECKSUMS, *SIGNATURES))
+    return sorted(name for name in names if name not in (MANIFEST, CHECKSUMS, *UNSEALED))
 
 
 def not_public(folder: Path, name: str) -> str:

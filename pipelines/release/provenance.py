@@ -78,14 +78,19 @@ def dependency_versions() -> Mapping[str, str]:
 
 
 @cache  # asked before a process does anything for another: it goes on with what it has loaded by then
-def code_in_use() -> Mapping[str, str]:
-    """Return what two processes that work on one release must have in common."""
+def code_sha256() -> str:
+    """Return the SHA-256 of the program: of a line for each of its files, with path and SHA-256."""
     root, digest = Path(__file__).resolve().parents[2], hashlib.sha256()
     for package in _PACKAGES:
         for path in sorted((root / package).rglob("*.py")):
             if path.name != "_version.py":  # says when it was built
                 digest.update(f"{path.relative_to(root).as_posix()}\0{sha256_of(path)}\n".encode())
-    return MappingProxyType({"code of odsynth": digest.hexdigest()[:16], **dependency_versions()})
+    return digest.hexdigest()
+
+
+def code_in_use() -> Mapping[str, str]:
+    """Return what two processes that work on one release must have in common."""
+    return MappingProxyType({"code of odsynth": code_sha256()[:16], **dependency_versions()})
 
 
 def _is_source_folder(root: Path) -> bool:

@@ -32,6 +32,9 @@ _LOOK = "check the path and its permissions"
 _COPY = "do not use this copy; take a whole copy from the publisher"
 _SIGNED = ("certificate.json", "SHA256SUMS")
 SIGNATURES = tuple(f"{name}.sig" for name in _SIGNED)
+WITNESS_FILE = "witness.intoto.jsonl"
+UNSEALED = (*SIGNATURES, WITNESS_FILE)
+"""What SHA256SUMS does not cover: it is made of it."""
 
 
 class SigningError(ShownError, ValueError):
@@ -152,8 +155,18 @@ def check_key_pair(path: Path, key: Ed25519PrivateKey) -> None:
         )
 
 
+def public_key_digits(path: Path) -> str:
+    """Return the 32 bytes of a public key file, hexadecimal."""
+    return key_digits(_read_public_key(path))
+
+
+def key_digits(key: Ed25519PublicKey) -> str:
+    """Return the 32 bytes of a public key, hexadecimal."""
+    return _raw(key).hex()
+
+
 def write_public_key(key: Ed25519PrivateKey, folder: Path) -> None:
-    """Write the public half of a key into a folder."""
+    """Write the public half of a key into a folder, which is going to be signed with it."""
     (folder / PUBLIC_KEY).write_bytes(_pem(key.public_key()))
 
 

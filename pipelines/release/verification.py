@@ -28,22 +28,27 @@ from pipelines.plans.storage import load_plan
 from pipelines.release.accuracy import ACCURACY_FILE, check_accuracy, read_accuracy
 from pipelines.release.byte_check import check_bytes, version_here
 from pipelines.release.certificate import (
+    SCHEMA_BEFORE,
+    VERIFIER_BEFORE,
     Certificate,
     certificate_of_draw,
     certificate_text,
     guarantee_fields,
+    knows_commitments,
     parse_certificate,
     randomness_fields,
     reasons_against_release,
     schema_text,
     subject_of,
 )
+from pipelines.release.commitment import check_timestamp, commitment_sha256, commitment_statement
 from pipelines.release.corrections import CORRECTION_FILE, UNCORRECTED, read_corrections
 from pipelines.release.csv_tables import NAME_CSV, check_csv_tables
 from pipelines.release.data_check import check_data
 from pipelines.release.description import VERIFIER, ReleaseDescription
 from pipelines.release.intervals import check_intervals, interval_files
 from pipelines.release.layout import (
+    CORRECTED,
     MANIFEST,
     RefusedError,
     expected_files,
@@ -61,7 +66,8 @@ from pipelines.release.pages import listed
 from pipelines.release.polygons import check_polygons
 from pipelines.release.readme import describe_plan
 from pipelines.release.records import record_texts
-from pipelines.release.signing import PUBLIC_KEY, check_signatures
+from pipelines.release.signing import PUBLIC_KEY, WITNESS_FILE, check_signatures
+from pipelines.release.witness import check_statements
 from pipelines.release.workplaces import check_workplaces, drawn_plan, workplace_files
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, parse_checksums, sha256_of
 from pipelines.storage.documents import read_json
@@ -118,7 +124,13 @@ class VerificationError(synth.ShownError, ValueError):
 
 
 def verify(
-    folder: PathLike, key: PathLike | None = None, *, on_check: Callable[[Check], object] | None = None
+    folder: PathLike,
+    key: PathLike | None = None,
+    *,
+    witness: PathLike | None = None,
+    authority: PathLike | None = None,
+    ledger_head: str | None = None,
+    on_check: Callable[[Check], object] | None = None,
 ) -> VerificationReport:
     """Check a public folder.
 
@@ -128,6 +140,14 @@ def verify(
         The public folder of a release.
     key : str or path, optional
         Public key file of the signer who is expected; a release not signed by it fails.
+    witness : str or path, optional
+        Public key file of the witness who is expected; a release without a statement by it fails.
+    authority : str or path, optional
+        Certificates (PEM) of the time-stamp authority that is expected; a release that it has not stamped
+        fails.
+    ledger_head : str, optional
+        The debit that the release must follow on, as the certificate of the release before names its own;
+        the release's own debit will do, too.
     on_check : callable, optional
         Called with each check as soon as it has passed.
 
@@ -136,8 +156,8 @@ def verify(
     VerificationReport
         The checks: files, signature, certificate, plan, guarantee, budget, measurements where tables were
         measured, data, accuracy where there is a forecast, corrections where there are any, texts, verifier,
-        polygons, names and tables as CSV where there are any, intervals, bytes of the tables, records, and
-        last fitness for release.
+        polygons, names and tables as CSV where there are any, intervals, bytes of the tables, records,
+        commitment; then in a line each what is proved, witnessed, and only said; last fitness for release.
 
     Raises
     ------
@@ -152,9 +172,10 @@ def verify(
     'for release'
     """
     folder = path_of(folder, "folder")
-    key = None if key is None else path_of(key, "key")
+    paths = {"key": key, "witness": witness, "authority": authority}
+    expected = {name: None if path is None else path_of(path, name) for name, path in paths.items()}
     checks = []
-    for check in _PublicFolder(folder, key).checks():
+    for check in _PublicFolder(folder, Expected(**expected, ledger_head=ledger_head)).checks():
         checks.append(check)
         if on_check is not None:
             on_check(check)
@@ -183,6 +204,15 @@ class Written(NamedTuple):
     factors: Factors | None
 
 
+class Expected(NamedTuple):
+    """Whom and what a reader knows from elsewhere, which a release must be by, or follow on."""
+
+    key: Path | None = None
+    witness: Path | None = None
+    authority: Path | None = None
+    ledger_head: str | None = None
+
+
 class _PublicFolder:
     """A public folder, its checks in order, and what they have read, which later ones need.
 
@@ -199,8 +229,10 @@ class _PublicFolder:
     corrections = UNCORRECTED
     about: ReleaseDescription
 
-    def __init__(self, folder: Path, key: Path | None = None, written: Written | None = None) -> None:
-        self.folder, self.key, self.written = folder, key, written
+    def __init__(
+        self, folder: Path, expected: Expected | None = None, written: Written | None = None
+    ) -> None:
+        self.folder, self.expected, self.written = folder, expected or Expected(), written
         self.other_writers: list[str] = []  # files of noisy counts that another pyarrow wrote
 
     def checks(self) -> Iterator[Check]:
@@ -225,7 +257,7 @@ class _PublicFolder:
 
     def signature(self) -> str:
         """Check the signatures by the key that is expected, or by the release's own."""
-        return check_signatures(self.folder, self.key)
+        return check_signatures(self.folder, self.expected.key)
 
     def form(self) -> str:
         """Read the certificate, which must be as this program writes one."""
@@ -313,13 +345,18 @@ class _PublicFolder:
 
     def verifier(self) -> str:
         """Check that the program in the release is the project's: somebody might run another."""
-        if self.hashes[VERIFIER] != hashlib.sha256(verifier_bytes()).hexdigest():
+        due = hashlib.sha256(verifier_bytes()).hexdigest()
+        if not knows_commitments(self.certificate):
+            due = VERIFIER_BEFORE
+        if self.hashes[VERIFIER] != due:
             version = self.certificate.software.version
             raise RefusedError(
                 f"{self.folder / VERIFIER} is not the program that this version puts into releases: it was "
                 f"changed, or another version wrote it. Fix: do not run it; verify with version {version}, "
                 "which the release says made it"
             )
+        if due == VERIFIER_BEFORE:
+            return f"{VERIFIER} is that of the last version without commitments"
         return f"{VERIFIER} is that of this version"
 
     def polygons(self) -> str | None:
@@ -360,6 +397,65 @@ class _PublicFolder:
                 raise RefusedError(f"{name} is not what the plan, the certificate and the files give")
         return f"{', '.join(records)} follow from the plan, the certificate and the files"
 
+    def commitment(self) -> str:
+        """Check the time-stamp of what the run committed to, and that it follows on the debit expected."""
+        made, (_, _, authority, head) = self.certificate.commitment, self.expected
+        if head is not None and (made is None or head not in (made.previous, made.debit)):
+            raise RefusedError(
+                f"the release does not follow on the debit {head}: its ledger was an older copy or another "
+                "one, or a debit between the two was not published. Fix: ask its publisher; odsynth ledger "
+                "audit compares all releases"
+            )
+        if made is None:
+            if authority is not None:
+                raise RefusedError("the run committed to nothing that an authority could have stamped")
+            return "none: the certificate carries no commitment"
+        if (made.draw is None) != (made.debit is None) or (made.previous and not made.debit):
+            raise RefusedError(
+                "certificate.json: a debit has a draw of its plan, and without one nothing has"
+            )
+        words = f"sha256 {commitment_sha256(self.certificate)}"
+        if made.draw is not None:
+            words += f", for draw {made.draw} of this plan by its ledger"
+        if made.timestamp is None:
+            if authority is not None:
+                raise RefusedError("no authority has stamped it. Fix: verify without --authority")
+            return f"{words}; without a time-stamp"
+        time = check_timestamp(made.timestamp, commitment_statement(self.certificate), authority)
+        by = f"by {authority.name}" if authority else "by whom, was not checked (give --authority)"
+        return f"{words}; stamped at {time}, {by}"
+
+    def proved(self) -> str:
+        """Say what follows from the public folder alone."""
+        run = self.certificate.run
+        return (
+            f"that a draw by this plan costs at most epsilon {run.epsilon}, delta {run.delta}, and that the "
+            "data have the jobs that plan and measurements state"
+        )
+
+    def witnessed(self) -> str:
+        """Check the statements of witnesses, and say what they answer for."""
+        if self.written is not None:
+            return "nothing yet"
+        changed = CORRECTED if self.corrections.made else frozenset[str]()
+        who = check_statements(
+            self.folder, self.certificate, self.hashes, changed=changed, pinned=self.expected.witness
+        )
+        if who is None:
+            return "nothing: no witness has repeated the run"
+        return f"that the run was repeated from what it committed to, with the same files: by {who}"
+
+    def said(self) -> str:
+        """Say what nothing in the public folder shows."""
+        repeated = (self.folder / WITNESS_FILE).is_file()
+        drawn = (
+            "that the run key was random and chosen once"
+            if repeated
+            else "that the data were drawn by this plan, once, with fresh randomness"
+        )
+        by = "by the signer" if PUBLIC_KEY in self.hashes else "nobody has signed it"
+        return f"{drawn}, and that the input was true: {by}"
+
     def fitness(self) -> str:
         """Refuse what the certificate does not release."""
         if not self.certificate.for_release:
@@ -386,6 +482,10 @@ _CHECKS: dict[str, Callable[[_PublicFolder], str | None]] = {
     "intervals": _PublicFolder.intervals,
     "bytes": _PublicFolder.encoding,
     "records": _PublicFolder.records,
+    "commitment": _PublicFolder.commitment,
+    "proved": _PublicFolder.proved,
+    "witnessed": _PublicFolder.witnessed,
+    "said": _PublicFolder.said,
     "for release": _PublicFolder.fitness,
 }
 """The checks of `verify`, in order."""
@@ -458,7 +558,10 @@ def _read_certificate(folder: Path) -> Certificate:
     dependencies = [*certificate.software.dependencies]
     if content != certificate_text(certificate).encode() or dependencies != sorted(dependencies):
         raise RefusedError("certificate.json repeats a key, or is not written as this program writes it")
-    if (folder / "certificate.schema.json").read_bytes() != schema_text().encode():
+    due = hashlib.sha256(schema_text().encode()).hexdigest()
+    if not knows_commitments(certificate):
+        due = SCHEMA_BEFORE
+    if sha256_of(folder / "certificate.schema.json") != due:
         raise RefusedError(f"certificate.schema.json is not the schema of {certificate.format}")
     return certificate
 

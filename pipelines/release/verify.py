@@ -1,4 +1,4 @@
-"""Check a release of odsynth without odsynth: python verify.py FOLDER [--key KEY] [--certificate-only].
+"""Check a release of odsynth without odsynth: python verify.py FOLDER [--key KEY] [--witness KEY].
 
 It needs Python 3.9 or later and pyarrow, and for signatures the library `cryptography`. It was written from
 docs/privacy.md, docs/formats.md and docs/plan-format.md of the project, and shares no code with the program
@@ -25,6 +25,7 @@ import json
 import math
 import re
 import sys
+from base64 import b64decode, b64encode
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -568,6 +569,11 @@ def reach(name: str, stated: str, bounds: Iterable[Decimal], ratios: list[Decima
 # --- the plan (docs/plan-format.md)
 
 SIGNATURES = {"certificate.json": "certificate.json.sig", "SHA256SUMS": "SHA256SUMS.sig"}
+WITNESS = "witness.intoto.jsonl"
+CORRECTED = {"README.md", "details.md", "attackers.md", "corrections.json", "MANIFEST.json"}
+CORRECTED |= {"datapackage.json", "croissant.json", "dcat-ap.jsonld", "dcat-us.json"}
+CORRECTED |= {"names.parquet", "names.csv", "areas.csv", "flows.csv"}
+"""Files that a correction of words may change after a witness has signed."""
 DEGREES = ("latitude", "longitude")
 STATES = "us-states"
 """External zones: all states of which there is no block."""
@@ -580,8 +586,10 @@ AS_CSV = {"blocks": "plan/blocks.parquet", "names": "names.parquet"}
 PLAN, CERTIFICATE = "odsynth plan 1.0", "odsynth certificate 1.0"
 POLICIES = ("partition", "distance_km")
 """Kinds of policies other than "full"."""
-SCHEMA = "77944981a7c612c4930bde2fecc4da9de4c3440c777763c3b0a646a8bf963b00"
+SCHEMA = "aeb995ff5fd00fa6dfb5dd309f465bd9c890acb3c69ef1976c7326bd6243c976"
 """SHA-256 of the schema of certificates of this format."""
+SCHEMA_BEFORE = "77944981a7c612c4930bde2fecc4da9de4c3440c777763c3b0a646a8bf963b00"
+"""The same, before certificates had commitments."""
 KEYS = {
     "configuration": "attribute auxiliary geography jobs plan privacy release tiers weights workload"
     " workplaces",
@@ -973,6 +981,7 @@ def check_certificate(folder: Path, stated: Document, plan: Plan) -> str:
             "source": "the operating system's generator" if secure else "a seed (tests only)",
             "derivation": "HKDF-SHA256 for each stage and batch, ChaCha20 key streams, rejection sampling",
         },
+        **({"commitment": committed(stated["commitment"])} if "commitment" in stated else {}),
         "created": like(r'"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"'),
         "for_release": not reasons,
         "not_for_release_because": reasons,
@@ -983,6 +992,106 @@ def check_certificate(folder: Path, stated: Document, plan: Plan) -> str:
     )
     excess = f"the largest excess of one over its proof is {float(max(ratios) - 1):.1e} of it"
     return f"{numbers} proved again from the plan; {excess}"
+
+
+def committed(stated: Any) -> Any:
+    """Return the form of what a run committed to; runs of old versions, and plans, committed to nothing."""
+    if stated is None:
+        return None
+    digest = "[0-9a-f]{64}"
+    forms = {name: like(f'"{digest}"') for name in ("program", "input", "key")}
+    paid = stated["debit"] is not None
+    forms |= {"previous": like(f'null|"{digest}"' if paid else "null")}
+    forms |= {"draw": like("[1-9][0-9]*" if paid else "null")}
+    forms |= {name: like(f'null|"{digest}"') for name in ("witness", "debit")}
+    return {**forms, "timestamp": like('null|"[A-Za-z0-9+/]+={0,2}"')}
+
+
+def in_toto(kind: str, digests: dict[str, str], predicate: Document) -> bytes:
+    """Return an in-toto statement as odsynth writes it."""
+    subject = [{"name": name, "digest": {"sha256": digest}} for name, digest in digests.items()]
+    document: Document = {"_type": "https://in-toto.io/Statement/v1", "subject": subject}
+    document |= {"predicateType": f"urn:odsynth:{kind}:1", "predicate": predicate}
+    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+
+def check_witness(folder: Path, stated: Document, key: Path | None) -> str:
+    """Check the statements of witnesses: each signed by the key that it names, and about this release."""
+    made, path, keys = stated.get("commitment") or {}, folder / WITNESS, list[str]()
+    required = made.get("witness")
+    *lines, rest = (path.read_bytes() if path.is_file() else b"").decode().split("\n")
+    need(not rest, f"{WITNESS} does not end in a line feed")
+    try:
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    except ImportError:
+        if lines or key is not None or required:
+            raise ImpossibleError("statements of witnesses need the Python library cryptography") from None
+        return "NOT WITNESSED: no witness has repeated the run"
+    actual = {name: sha256(folder / name) for name in sealed(folder)} if lines else {}
+    changed = CORRECTED if "corrections.json" in actual else set[str]()
+
+    def raw(file: Path) -> str:
+        public, form = serialization.load_pem_public_key(file.read_bytes()), serialization.Encoding.Raw
+        return public.public_bytes(form, serialization.PublicFormat.Raw).hex()
+
+    need(bool(made) or not lines, f"{WITNESS} is about a commitment, and there is none")
+    for line in lines:
+        envelope = json.loads(line)
+        payload, (signature,) = b64decode(envelope["payload"]), envelope["signatures"]
+        document, kind = json.loads(payload), envelope["payloadType"]
+        files = {subject["name"]: subject["digest"]["sha256"] for subject in document["subject"]}
+        said = document["predicate"]
+        signed = b"DSSEv1 %d %b %d %b" % (len(kind), kind.encode(), len(payload), payload)
+        try:
+            Ed25519PublicKey.from_public_bytes(bytes.fromhex(said["key"])).verify(
+                b64decode(signature["sig"]), signed
+            )
+        except InvalidSignature:
+            raise WrongError(f"{WITNESS}: a statement is not signed by the key that it names") from None
+        form = payload == in_toto("witness", files, said) and kind == "application/vnd.in-toto+json"
+        public_key = {"keytype": "ed25519", "keyval": {"public": said["key"]}, "scheme": "ed25519"}
+        id = hashlib.sha256(json.dumps(public_key, separators=(",", ":")).encode()).hexdigest()
+        signature = {"keyid": id, "sig": b64encode(b64decode(signature["sig"])).decode()}
+        due_line = {"payload": b64encode(payload).decode(), "payloadType": kind, "signatures": [signature]}
+        need(form and line == json.dumps(due_line), f"{WITNESS} is not written as odsynth does")
+        of_witness = {"key": like('"[0-9a-f]{64}"'), "ledger": like("true|false"), "program": made["program"]}
+        of_witness["time"] = like(r'"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"')
+        due = {"commitment": commitment(stated), "debit": made["debit"], **of_witness}
+        follow(f"{WITNESS}: a statement", said, due, [])
+        other = sorted(n for n in {*files, *actual} - changed if files.get(n) != actual.get(n))
+        need(not other, f"{WITNESS}: a witness made other files: {', '.join(other)}")
+        keys.append(said["key"])
+    need(len({*keys}) == len(keys), f"{WITNESS}: a witness has signed twice")
+    signer = folder / "signing-key.pub"
+    need(not signer.is_file() or raw(signer) not in keys, f"{WITNESS}: the signer is no witness")
+    for wanted in {required, key and raw(key)} - {None}:
+        need(wanted in keys, "no statement by the witness who has to have repeated the run")
+    if not keys:
+        return "NOT WITNESSED: no witness has repeated the run"
+    whose = "" if key else "; WHOSE that is, was not checked (give --witness)"
+    return f"the run was repeated, with the same files, by the key {', '.join(keys)}{whose}"
+
+
+def commitment(stated: Document) -> str:
+    """Return the SHA-256 of what a run committed to before it drew."""
+    made = stated["commitment"]
+    digests = {"plan": stated["plan_sha256"], **{name: made[name] for name in ("program", "input", "key")}}
+    digests |= {"ledger": made["previous"]} if made["previous"] else {}
+    predicate = {"created": stated["created"], "draw": made["draw"], "witness": made["witness"]}
+    return hashlib.sha256(in_toto("commitment", digests, predicate)).hexdigest()
+
+
+def check_said(folder: Path, stated: Document) -> str:
+    """Say what nothing in the folder shows, and who answers for it."""
+    drawn = "that the data were drawn by this plan, once, with fresh randomness"
+    if (folder / WITNESS).is_file():
+        drawn = "that the run key was random and chosen once"
+    by = "by the signer" if (folder / "signing-key.pub").is_file() else "nobody has signed it"
+    stamp = (stated.get("commitment") or {}).get("timestamp")
+    stamp = "; the time-stamp was NOT CHECKED (odsynth verify --authority does)" if stamp else ""
+    return f"{drawn}, and that the input was true: {by}{stamp}"
 
 
 def of_records(epsilon: Decimal, delta: Decimal, c: int = 1) -> dict[str, Decimal]:
@@ -1469,14 +1578,19 @@ def read_json(path: Path, in_order: bool = False) -> Any:
     return document
 
 
+def sealed(folder: Path) -> list[str]:
+    """Return the names of the files that SHA256SUMS covers."""
+    names = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return sorted({*names} - {"SHA256SUMS", WITNESS, *SIGNATURES.values()})
+
+
 def check_files(folder: Path) -> str:
     """Compare every file with SHA256SUMS and MANIFEST.json."""
-    paths, actual = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}, {}
+    paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}
     for name, path in sorted(paths.items()):
         holds = path.is_file() or (path.is_dir() and any(path.iterdir()))
         must(name, {"a link, not a file": not path.is_symlink(), "neither a file nor a full folder": holds})
-        if path.is_file() and name not in {"SHA256SUMS", *SIGNATURES.values()}:
-            actual[name] = sha256(path)
+    actual = {name: sha256(paths[name]) for name in sealed(folder)}
     due = [f"{value}  {name}\n" for name, value in actual.items()]
     sums = (folder / "SHA256SUMS").read_bytes().decode().splitlines(keepends=True)
     other = sorted({line[66:].strip() for line in {*sums} ^ {*due}})
@@ -1606,15 +1720,16 @@ def check_names(folder: Path, plan: Plan) -> str:
     for name in in_parts:
         due ^= {name, *(f"{name}/part-{i:06}.parquet" for i, _ in enumerate((folder / name).iterdir()))}
     optional = {"names.parquet", "accuracy.json", "dcat-us.json", "signing-key.pub", *SIGNATURES.values()}
-    optional.add("corrections.json")
+    optional |= {"corrections.json", WITNESS}
     if plan.config["release"]["csv"]:
         due |= {"areas.csv", "flows.csv"}
         due |= {f"{name}.csv" for name, path in AS_CSV.items() if (folder / path).is_file()}
     present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     other = sorted((present ^ due) - optional)
     need(not other, f"a release of this kind has other files: {', '.join(other)}")
-    due_schema = sha256(folder / "certificate.schema.json") == SCHEMA
-    need(due_schema, "certificate.schema.json is not that of its format")
+    due_schema = SCHEMA if "commitment" in read_json(folder / "certificate.json") else SCHEMA_BEFORE
+    same = sha256(folder / "certificate.schema.json") == due_schema
+    need(same, "certificate.schema.json is not that of its format")
     return "the files are those of such a release"
 
 
@@ -1784,7 +1899,6 @@ def in_marks(number: str, language: str) -> str:
 
 
 NOT_CHECKED = [
-    "that the data were drawn as the plan says: for this the signer answers, if there is one",
     "that homes and workplaces were estimated from the noisy counts in measurements/, where there are some",
     "the other words of README.md, details.md, attackers.md, the numbers of accuracy.json, the shapes and"
     " names for maps, and the records for machines (datapackage.json, croissant.json, dcat-ap.jsonld,"
@@ -1796,10 +1910,12 @@ NOT_CHECKED = [
 ]
 
 
-def verify(folder: Path, key: Path | None = None, only: bool = False) -> Iterator[tuple[str, str]]:
+def verify(
+    folder: Path, key: Path | None = None, only: bool = False, witness: Path | None = None
+) -> Iterator[tuple[str, str]]:
     """Yield the name of each check and what it found; the first that fails raises `WrongError`."""
-    if not folder.is_dir() or not (key is None or key.is_file()):
-        raise ImpossibleError(f"{folder} is not a folder, or {key} is not a file")
+    if not folder.is_dir() or any(file and not file.is_file() for file in (key, witness)):
+        raise ImpossibleError(f"{folder} is not a folder, or {key} or {witness} is not a file")
     if not only:
         yield "files", check_files(folder)
     yield "signature", check_signature(folder, key, only)
@@ -1819,6 +1935,9 @@ def verify(folder: Path, key: Path | None = None, only: bool = False) -> Iterato
         yield "data", check_data(folder, plan, stated)
         yield "intervals", check_intervals(folder, plan)
         yield "texts", check_texts(folder, stated, plan)
+        yield "proved", "that a draw by this plan costs at most what the certificate states"
+        yield "witnessed", check_witness(folder, stated, witness)
+        yield "said", check_said(folder, stated)
     need(stated["for_release"], "not for release: " + "; ".join(stated["not_for_release_because"]))
     yield "for release", "yes"
 
@@ -1828,10 +1947,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("folder", type=Path, help="public folder of a release")
     parser.add_argument("--key", type=Path, help="public key file of the signer, from elsewhere")
+    parser.add_argument("--witness", type=Path, help="public key file of the witness, from elsewhere")
     parser.add_argument("--certificate-only", action="store_true", help="the plan too, but not the data")
     options = parser.parse_args(arguments)
     try:
-        for name, detail in verify(options.folder, options.key, options.certificate_only):
+        for name, detail in verify(options.folder, options.key, options.certificate_only, options.witness):
             print(f"{'note' if detail.startswith('NOT ') else 'ok':8}{name}: {detail}", flush=True)
     except ImpossibleError as error:
         print(f"NOT CHECKED  {error}")

@@ -32,7 +32,7 @@ from pipelines.drawing.workplaces import estimate_again
 from pipelines.plans.accuracy import after_draw, reported_tables
 from pipelines.plans.plan import ReleasePlan, batches
 from pipelines.plans.workload import workload_of
-from pipelines.release.accuracy import read_accuracy, write_accuracy
+from pipelines.release.accuracy import ACCURACY_FILE, read_accuracy, write_accuracy
 from pipelines.release.description import file_names
 from pipelines.release.layout import Part
 from pipelines.release.measurements import write_measurements
@@ -440,6 +440,8 @@ class MeasuredBatches(RunBatches):
         reported = replace(workload, tables=tuple(table for table, _ in reported_tables(workload)))
         noisy = self._noisy_counts(0, self.estimated)
         risks = estimate_risks(self.plan, self.work.layout, noisy, reported)
+        if self.staging.confidential.is_dir():  # not of a weaker tier, which no witness repeats
+            shutil.copyfile(self.staging.public / ACCURACY_FILE, self.staging.forecast)
         write_accuracy(after_draw(forecast, risks), plan_sha256, self.staging.public)
 
     def publish_counts(self) -> None:

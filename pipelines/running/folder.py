@@ -3,9 +3,11 @@
     .NAME.unfinished/               mode 0700, beside the output folder NAME
         public/                     what will be published; the plan is there from the beginning
         confidential/state.json     what was begun: configuration, plan, certificate, inputs, debit
-        confidential/run.key        the run key, until the release is final
+        confidential/run.key        the run key, until the release is final; where a witness is named, until
+                                    it is sealed
         confidential/log.jsonl      what happened when
         confidential/run.json       the summary, written when the release has passed its checks
+        confidential/accuracy.json  the forecast of the plan, from when noisy counts correct it
         confidential/totals.json    with a public table of workplaces: how the jobs differ from it
         homes/                      the confidential homes of each batch of pools, and counts of further
                                     measured tables, complete before state.json; where workplaces are
@@ -93,7 +95,9 @@ class RunState:
     refines: Refined | None = None
 
 
-def other_version(place: Path, begun: Software | None) -> ConfigError:
+def other_version(
+    place: Path, begun: Software | None, otherwise: str = "give the run up with odsynth runs --wipe"
+) -> ConfigError:
     """Return the error of a run that this version cannot go on with; it names both versions and commits."""
     now, rule, fix = this_software(), "begun by another version of the program", "use that version"
     if begun is None:
@@ -107,9 +111,7 @@ def other_version(place: Path, begun: Software | None) -> ConfigError:
         if names:
             changed = (f"{name} {had.get(name, 'none')} (now {has.get(name, 'none')})" for name in names)
             rule += f", with {', '.join(changed)}"
-    return ConfigError(
-        f"{place}: {rule}; this is {now.words}. Fix: {fix}, or give the run up with odsynth runs --wipe"
-    )
+    return ConfigError(f"{place}: {rule}; this is {now.words}. Fix: {fix}, or {otherwise}")
 
 
 def refuse_existing(out: Path) -> None:
@@ -132,6 +134,7 @@ class RunFolder:
         self.workplaces = self.parts / "workplaces"  # of a run that measures them, as they are published
         self.scratch = folder / "scratch"  # what a cluster of the run's own keeps on disk
         self.events, self.summary = self.confidential / "log.jsonl", self.confidential / "run.json"
+        self.forecast = self.confidential / "accuracy.json"
         self._state, self._key = self.confidential / "state.json", self.confidential / "run.key"
         self._lock = self.confidential / "lock"
 
@@ -400,9 +403,10 @@ class RunFolder:
         """Give up a run that has not been paid for: `fresh` then throws the folder away."""
         self._state.unlink()
 
-    def tidy(self) -> None:
-        """Remove what a finished release does not need; it is not drawn from again."""
-        self.forget_key()
+    def tidy(self, *, keep_key: bool = False) -> None:
+        """Remove what a finished release does not need; only a witness draws from it again, by its key."""
+        if not keep_key:
+            self.forget_key()
         of_tiers = self.folder.glob(f"{TIERS}/*/*")
         others = [path for path in of_tiers if path.name != self.public.name]
         partial = self.confidential.glob(".partial-*")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -27,11 +28,18 @@ from pipelines.ledger.budgets import (
     period_label,
     utc_text,
 )
-from pipelines.ledger.chain import Entry, LedgerError, check_folder
-from pipelines.ledger.ledger import Charge, Debit, Ledger
+from pipelines.ledger.chain import GENESIS, Entry, LedgerError, check_folder
+from pipelines.ledger.ledger import Charge, Debit, Ledger, OtherDebitError, last_debit
 from pipelines.ledger.terms import Terms
 from pipelines.plans.plan import ReleasePlan
 from pipelines.release.certificate import Certificate, EpsilonDelta, Ratio, RecordLevel, Requested, UserLevel
+from pipelines.release.commitment import (
+    TimestampError,
+    check_timestamp,
+    commitment_sha256,
+    commitment_statement,
+    request_timestamp,
+)
 from pipelines.running.folder import Refined, RunFolder, RunState
 from pipelines.storage.event_log import EventLog
 from synth.concentrated import rho_of_group, rho_within
@@ -109,10 +117,21 @@ def budgets_in(settings: LedgerSettings) -> tuple[Budget, list[Budget]]:
 def run_name(config: ReleaseConfig, run: str, refines: Refined | None = None) -> str:
     """Return the name of a run in the ledger, with its tiers, or with the debit of what it refines.
 
-    `run` is its own number, of 16 digits.
+    `run` is its own number, of 32 digits that are secret. An entry of the ledger has a time, which tells how
+    long a run took. As nobody can guess the number, the hash of a debit, which certificates have, tells
+    nothing of it.
     """
     more = tiers_in_ledger(config.tiers) if refines is None else budgets.refines_in_ledger(refines.debit)
     return f"{config.release.name}, run {run}{more}"
+
+
+def _debit_name(state: RunState) -> str:
+    """Return what a debit calls a run: between the release and the number of the run, its commitment."""
+    release = state.config.release.name
+    if state.certificate.commitment is None:
+        return state.name
+    committed = f", commitment {commitment_sha256(state.certificate)}"
+    return f"{release}{committed}{state.name.removeprefix(release)}"
 
 
 def charge_of(state: RunState, plan: ReleasePlan, settings: LedgerSettings) -> Charge:
@@ -121,8 +140,10 @@ def charge_of(state: RunState, plan: ReleasePlan, settings: LedgerSettings) -> C
     epsilon, delta, rho = _price_of(certificate)
     if state.refines is not None:
         epsilon, delta, rho, _ = synth.Cost.of_refined(epsilon, _price_of(state.refines.certificate).epsilon)
-    about = certificate.plan_sha256, state.name, str(terms_of(plan))
-    return Charge(settings.data_set, epsilon, delta, *about, rho)
+    about = certificate.plan_sha256, _debit_name(state), str(terms_of(plan))
+    made = certificate.commitment
+    previous = None if made is None else made.previous or GENESIS
+    return Charge(settings.data_set, epsilon, delta, *about, rho, previous)
 
 
 def _price_of(certificate: Certificate) -> Price:
@@ -192,20 +213,19 @@ def _of_person(record: EpsilonDelta, records: int) -> EpsilonDelta:
 
 
 def pay(state: RunState, plan: ReleasePlan, staging: RunFolder) -> RunState:
-    """Pay for a release before its first draw, or see that it has been paid for.
+    """Commit to a release and pay for it before its first draw, or see that this has been done.
 
-    Returned is the state with its debit, where the configuration names a ledger; the debit is noted in
-    the folder of the run. After a LedgerError nothing has been paid.
+    Returned is the state with its whole commitment and, where the configuration names a ledger, its debit;
+    it is noted in the folder of the run. After a LedgerError nothing has been paid.
     """
     settings, certificate = state.config.ledger, state.certificate
     if settings is None:
-        return state
+        return _noted(_bound(state, []), staging)
     ledger = Ledger(settings.file)
-    state = replace(state, debit=state.debit or debit_of(state))  # perhaps killed before it was noted
-    if state.debit is not None:
-        ledger.resume(state.debit, certificate.plan_sha256)
-        staging.save(state)
-        return state
+    debit_id = state.debit or debit_of(state)  # perhaps killed before it was noted
+    if debit_id is not None:
+        ledger.resume(debit_id, certificate.plan_sha256)
+        return _noted(_paid(state, debit_id), staging)
     data_set = line_of_text(settings.data_set, "data set")
     if not settings.file.exists() or not budgets.debits_of(ledger.entries(), data_set, None):
         # made anew, or a mistyped name
@@ -216,7 +236,48 @@ def pay(state: RunState, plan: ReleasePlan, staging: RunFolder) -> RunState:
             settings.file,
             settings.data_set,
         )
-    state = replace(state, debit=debit(settings, charge_of(state, plan, settings)).id)
+    while True:
+        entries = ledger.entries() if settings.file.exists() else []
+        state = _noted(_bound(state, entries), staging)
+        with suppress(OtherDebitError):  # another run was faster: this one follows on it
+            debit_id = debit(settings, charge_of(state, plan, settings)).id
+            return _noted(_paid(state, debit_id), staging)
+
+
+def _bound(state: RunState, entries: list[Entry]) -> RunState:
+    """Return the state with what its commitment says of the ledger, and a time-stamp where one is wanted."""
+    plan_sha256, previous = state.certificate.plan_sha256, last_debit(entries)
+    draws = sum(entry.kind == "debit" and entry.plan_sha256 == plan_sha256 for entry in entries)
+    of_ledger = {
+        "previous": None if previous == GENESIS else previous,
+        "draw": None if state.config.ledger is None else draws + 1,
+    }
+    state, witness = _committed(state, **of_ledger), state.config.witness
+    made = state.certificate.commitment
+    if witness is None or witness.timestamp is None or witness.authority is None or made is None:
+        return state
+    statement = commitment_statement(state.certificate)
+    if made.timestamp is not None:  # of an earlier attempt, perhaps of what was committed to then
+        with suppress(TimestampError):
+            check_timestamp(made.timestamp, statement, witness.authority)
+            return state
+    return _committed(state, timestamp=request_timestamp(witness.timestamp, statement, witness.authority))
+
+
+def _paid(state: RunState, debit_id: str) -> RunState:
+    return replace(_committed(state, debit=debit_id), debit=debit_id)
+
+
+def _committed(state: RunState, **fields: str | int | None) -> RunState:
+    """Return the state with other fields of its commitment, if it has one."""
+    made = state.certificate.commitment
+    if made is None:
+        return state
+    made = made.model_copy(update=fields)
+    return replace(state, certificate=state.certificate.model_copy(update={"commitment": made}))
+
+
+def _noted(state: RunState, staging: RunFolder) -> RunState:
     staging.save(state)
     return state
 
@@ -227,7 +288,28 @@ def debit_of(state: RunState) -> str | None:
     if settings is None or not settings.file.exists():
         return None
     entries = Ledger(settings.file).entries()
-    return next((entry.hash for entry in entries if entry.release == state.name), None)
+    own = state.name.removeprefix(state.config.release.name)  # no other run has this number
+    return next((entry.hash for entry in entries if (entry.release or "").endswith(own)), None)
+
+
+def check_debit(entries: list[Entry], certificate: Certificate) -> None:
+    """Refuse a ledger whose debit of a release is not what its certificate says, or is not there."""
+    made = certificate.commitment
+    assert made is not None
+    before = list(itertools.takewhile(lambda entry: entry.hash != made.debit, entries))
+    paid = next((entry for entry in entries if entry.hash == made.debit), None)
+    draws = sum(entry.plan_sha256 == certificate.plan_sha256 for entry in before)
+    name = f", commitment {commitment_sha256(certificate)}, run "
+    if (
+        paid is None
+        or name not in (paid.release or "")
+        or paid.plan_sha256 != certificate.plan_sha256
+        or (last_debit(before), draws + 1) != (made.previous or GENESIS, made.draw)
+    ):
+        raise LedgerError(
+            "the ledger has no debit that names this commitment, after the one that it follows on. Fix: name "
+            "the ledger of the run, or publish nothing of it"
+        )
 
 
 def is_finished(state: RunState) -> bool:

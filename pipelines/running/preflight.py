@@ -35,11 +35,19 @@ from pipelines.plans.form import PLAN_FILES, read_document
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.storage import check_plan_bytes, load_plan
 from pipelines.release.accuracy import ACCURACY_FILE, check_accuracy, parse_expected, write_accuracy
+from pipelines.release.commitment import read_certificates
 from pipelines.release.description import file_names
 from pipelines.release.layout import MANIFEST, expected_files
 from pipelines.release.names import NAME_FILE, check_names
 from pipelines.release.polygons import POLYGON_FOLDER, check_polygons, polygon_file
-from pipelines.release.signing import PUBLIC_KEY, SIGNATURES, check_key_pair, read_private_key
+from pipelines.release.signing import (
+    PUBLIC_KEY,
+    UNSEALED,
+    check_key_pair,
+    key_digits,
+    public_key_digits,
+    read_private_key,
+)
 from pipelines.release.verification import contradictions
 from pipelines.running.folder import RunFolder, RunState, refuse_existing
 from pipelines.running.payment import charge_of, debit, run_name
@@ -70,7 +78,7 @@ def check_ready(
     those of the jobs, are going to be read.
     """
     problems: list[ShownError] = []
-    checks = [_check_out, _check_key, check_ledger]
+    checks = [_check_out, _check_key, _check_witness, check_ledger]
     if new:
         checks.insert(0, lambda config: refuse_existing(config.release.out))
     if public:
@@ -103,7 +111,7 @@ def check_ledger(config: ReleaseConfig) -> None:
 def check_affordable(config: ReleaseConfig, price: Price) -> None:
     """Refuse a release at such a price if the ledger would refuse its debit now; nothing is left in it."""
     if (settings := config.ledger) is not None:
-        name = run_name(config, "0" * 16)
+        name = run_name(config, "0" * 32)
         charge = Charge(settings.data_set, price.epsilon, price.delta, "0" * 64, name, rho=price.rho)
         debit(settings, charge, rehearse=True)
 
@@ -328,6 +336,20 @@ def _check_key(config: ReleaseConfig) -> None:
         check_key_pair(config.signature.key, read_private_key(config.signature.key))
 
 
+def _check_witness(config: ReleaseConfig) -> None:
+    """Refuse files of witness and time-stamp authority that cannot be used, and one who signs for both."""
+    if (witness := config.witness) is None:
+        return
+    if witness.authority is not None:
+        read_certificates(witness.authority)
+    if witness.key is not None:
+        digits = public_key_digits(witness.key)
+        if config.signature and digits == key_digits(read_private_key(config.signature.key).public_key()):
+            raise ConfigError(
+                f"{witness.key}: this key signs the release itself. Fix: name that of another person"
+            )
+
+
 def _anchor(out: Path) -> Path:
     """Return the nearest folder above that is there."""
     return next(folder for folder in out.parents if os.path.lexists(folder))
@@ -370,4 +392,4 @@ def _written(config: ReleaseConfig) -> Iterator[str]:
     for name in expected_files(config):
         yield f"{name}/part-000000.parquet" if name.endswith(folders) else name
     yield from (MANIFEST, CHECKSUMS, ACCURACY_FILE, NAME_FILE)
-    yield from (PUBLIC_KEY, *SIGNATURES)
+    yield from (PUBLIC_KEY, *UNSEALED)

@@ -95,6 +95,9 @@ def _refinable(folder: Path, first: RunState, plan: ReleasePlan) -> Refined:
     if plan.workplaces:
         rule = "only noisy counts of homes can be refined, and this release measured workplaces, too"
         raise ConfigError(f"{folder}: {rule}. Fix: {_AGAIN}")
+    if first.config.witness is not None and first.config.witness.key is not None:
+        rule = "no witness could repeat what refines the release, and its configuration names one"
+        raise ConfigError(f"{folder}: {rule}. Fix: {_AGAIN}")
     if first.debit is None:
         rule = "the release paid from no ledger, so nobody knows that it was not refined before"
         raise ConfigError(f"{folder}: {rule}. Fix: {_AGAIN}")

@@ -36,14 +36,15 @@ from pipelines.plans.form import plan_hash
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.storage import load_plan, save_plan
 from pipelines.release.accuracy import ACCURACY_FILE, write_accuracy
-from pipelines.release.certificate import Certificate, certificate_of_draw, make_certificate
+from pipelines.release.certificate import Certificate, certificate_of_draw, make_certificate, time_now
 from pipelines.release.intervals import carries_draws
 from pipelines.release.layout import describe_and_seal, write_public
 from pipelines.release.names import NAME_FILE, write_names
 from pipelines.release.polygons import POLYGON_FOLDER, write_polygons
-from pipelines.release.signing import read_private_key
+from pipelines.release.signing import PUBLIC_KEY, read_private_key, sign, write_public_key
 from pipelines.release.verification import VerificationError, verify_run
 from pipelines.running.batches import RunBatches, differences, estimated_factors, keep_homes
+from pipelines.running.commitment import commit
 from pipelines.running.executor import sample_release, try_workers, trying_on
 from pipelines.running.folder import TIERS, Refined, RunFolder, RunState, other_version, refuse_existing
 from pipelines.running.payment import (
@@ -179,7 +180,7 @@ def begin(
             try_workers(scheduler)
             release_plan, guarantee, plan_sha256 = write_plan(staging, steps)
             certificate = make_certificate(release_plan, guarantee, plan_sha256, secure=key.secure)
-            name = run_name(config, secrets.token_hex(8), refines)
+            name = run_name(config, secrets.token_hex(16), refines)
             state = RunState(config, certificate, {}, key.secure, name, refines=refines)
             if refines is None:
                 state = replace(state, tiers=_certify_tiers(state, staging))
@@ -192,12 +193,16 @@ def begin(
                 if refines is not None:  # whatever else is wrong with them, these are others
                     files = itertools.chain.from_iterable(map(expand, config.jobs.files))
                     _refuse_other_inputs(config, refines, {str(file): sha256_of(file) for file in files})
-                jobs_sha256, rows = _keep_homes(
+                jobs_sha256, rows = keep_origins(
                     config, release_plan, staging, steps.progress, reviewed=planned
                 )
             if refines is not None:
                 _refuse_other_inputs(config, refines, jobs_sha256)
-            state = replace(state, inputs=jobs_sha256, rows=rows)
+            made = commit(certificate, staging, key, config.witness)
+            created = {"created": time_now()}  # an earlier time would tell how long homes were read
+            certificate = certificate.model_copy(update={"commitment": made, **created})
+            tiers = {name: tier.model_copy(update=created) for name, tier in state.tiers.items()}
+            state = replace(state, certificate=certificate, tiers=tiers, inputs=jobs_sha256, rows=rows)
             try_workers(scheduler)  # others may have come
             staging.save(state, key)
             try:
@@ -209,7 +214,7 @@ def begin(
             steps.events = EventLog(staging.events)
             steps.events.write("began", version=certificate.software.version, debit=state.debit or "")
             with record_outcome(state, steps.events):
-                drawn = _make(staging, release_plan, state, key, signing_key, steps, scheduler)
+                drawn = make_public(staging, release_plan, state, key, signing_key, steps, scheduler)
                 _finish(staging, release_plan, state, guarantee, steps, out)
     finally:
         key.destroy()
@@ -271,6 +276,11 @@ def resume(
     refuse_existing(out)
     steps = StepLog(progress)
     with staging.again() as state:
+        if not (staging.has_key or staging.checked):
+            raise ConfigError(
+                f"{staging.folder}: a witness stopped here, or the run key is gone. Fix: call odsynth "
+                "witness again, or drop it with odsynth runs --wipe"
+            )
         finished_before = is_finished(state)
         if finished_before and not staging.checked:
             raise ConfigError(
@@ -298,11 +308,11 @@ def resume(
             state = pay(state, plan, staging)
         with record_outcome(state, steps.events, finished=finished_before):
             if staging.checked:
-                _put_in_place(staging, out)
+                _put_in_place(staging, state, out)
                 return Release(out / "public")
             key = staging.key(state)
             try:
-                drawn = _make(staging, plan, state, key, signing_key, steps, scheduler)
+                drawn = make_public(staging, plan, state, key, signing_key, steps, scheduler)
             finally:
                 key.destroy()
             _finish(staging, plan, state, guarantee, steps, out)
@@ -339,7 +349,8 @@ def _certify_again(
     """Certify the plan of a run, or of a weaker tier, that is continued; refuse one that began otherwise."""
     guarantee = certify(plan)
     now = make_certificate(plan, guarantee, certificate.plan_sha256, secure=state.secure)
-    if now.model_copy(update={"created": certificate.created}) != certificate:
+    of_run = {name: getattr(certificate, name) for name in ("created", "commitment")}
+    if now.model_copy(update=of_run) != certificate:
         raise other_version(staging.folder, certificate.software)
     if plan_hash(staging.public / "plan") != certificate.plan_sha256:
         rule, fix = "the plan is not the plan that the run began with", "put back a copy of that plan"
@@ -440,7 +451,7 @@ def _draw_and_write(
         for path in staging.public.iterdir():  # what an interrupted attempt wrote
             if path.is_dir() and path.name not in ("plan", POLYGON_FOLDER):
                 shutil.rmtree(path)
-            elif path.is_file() and path.name not in (NAME_FILE, ACCURACY_FILE):
+            elif path.is_file() and path.name not in (NAME_FILE, ACCURACY_FILE, PUBLIC_KEY):
                 path.unlink()
         batches.publish_counts()
         publish_workplaces(staging, plan)
@@ -450,10 +461,14 @@ def _draw_and_write(
     with steps.step(Step.DESCRIBE, _DRAWS_AND_WORDS if drawn else None):
         if drawn:
             carry_draws(Release.just_made(staging.public, plan), staging.parts, steps.progress)
-        describe_and_seal(plan, certificate, staging.public, signing_key)
+        if signing_key is not None:
+            write_public_key(signing_key, staging.public)
+        describe_and_seal(plan, certificate, staging.public)
+        if signing_key is not None:
+            sign(signing_key, staging.public)
 
 
-def _make(
+def make_public(
     staging: RunFolder,
     planned: ReleasePlan,
     state: RunState,
@@ -462,7 +477,11 @@ def _make(
     steps: StepLog,
     scheduler: str | None,
 ) -> ReleasePlan:
-    """Make the public folder of a run, and those of weaker tiers; return the plan by which it was drawn."""
+    """Make the public folder of a run, and those of weaker tiers; return the plan by which it was drawn.
+
+    The plan is there, with what belongs to it. Without `signing_key`, a public key that is there says that
+    the folder is going to be signed.
+    """
     strongest = batches = _begin_batches(staging, planned, state, key, steps)
     _draw_and_write(strongest, state.certificate, signing_key, steps, scheduler)
     if state.tiers:
@@ -505,12 +524,13 @@ def _finish(
     _write_summary(staging, state, steps)
     if steps.events is not None:
         steps.events.write("finished")
-    _put_in_place(staging, out)
+    _put_in_place(staging, state, out)
 
 
-def _put_in_place(staging: RunFolder, out: Path) -> None:
+def _put_in_place(staging: RunFolder, state: RunState, out: Path) -> None:
     """Remove what a checked release does not need, and rename it."""
-    staging.tidy()
+    witness = state.config.witness
+    staging.tidy(keep_key=witness is not None and witness.key is not None)
     if os.path.lexists(out):
         raise ConfigError(
             f"{out}: the output folder appeared during the run; it is {what_is_at(out)}, and nothing was "
@@ -521,7 +541,7 @@ def _put_in_place(staging: RunFolder, out: Path) -> None:
     sync(out.parent)  # before the ledger says that it is finished
 
 
-def _keep_homes(
+def keep_origins(
     config: ReleaseConfig,
     plan: ReleasePlan,
     staging: RunFolder,

@@ -22,7 +22,7 @@ _FIELDS: dict[str, type] = {
     "version": str,
     "debit": str,
 }
-_EVENTS = ("first debit", "began", "resumed", "step", "finished", "failed")
+_EVENTS = ("first debit", "began", "resumed", "step", "finished", "failed", "witnessed", "sealed")
 
 
 def event_line(

@@ -22,7 +22,7 @@ from starlette.requests import Request
 from pipelines.publishing.publishing import Published, published
 from pipelines.release.certificate import Certificate, parse_certificate
 from pipelines.release.corrections import CORRECTION_FILE
-from pipelines.release.signing import SIGNATURES
+from pipelines.release.signing import UNSEALED
 from pipelines.service.public.areas import Areas, Shapes, area_jobs, count_lines, read_areas
 from pipelines.service.public.draw_tables import MappedDraws
 from pipelines.service.public.flow_queries import (
@@ -375,7 +375,7 @@ def _describe(folder: Path, sums: str) -> tuple[Certificate | None, dict[str, Fi
         if hashlib.sha256(seal).hexdigest() != sums:
             return None, {}
         digests = parse_checksums(seal) | {CHECKSUMS: sums}
-        digests |= {name: sha256_of(folder / name) for name in SIGNATURES if (folder / name).is_file()}
+        digests |= {name: sha256_of(folder / name) for name in UNSEALED if (folder / name).is_file()}
         root = folder.resolve()
         files = {
             name: File(name, (folder / name).stat().st_size, digest, folder / name)

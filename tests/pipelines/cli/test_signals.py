@@ -149,7 +149,7 @@ def test_a_signal_ends_a_run_that_is_noted_and_resumed(start: Start, paid: Path)
 
 
 def test_a_run_stopped_before_its_state_is_saved_leaves_nothing(start: Start, paid: Path) -> None:
-    for at in ("after:running.run._keep_homes", "before:running.folder.write_whole"):
+    for at in ("after:running.run.keep_origins", "before:running.folder.write_whole"):
         code, words = start(at, signal.SIGTERM, "run", paid, times=20)
         assert code in (143, -15), words
         assert "resume" not in words

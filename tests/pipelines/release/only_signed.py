@@ -13,6 +13,7 @@ Step = tuple[str | int, ...]
 ONLY_SIGNED: dict[str, set[Step]] = {
     "certificate.json": {
         ("created",),
+        *(("commitment", name) for name in ("program", "input", "key")),  # a witness opens them
         ("software", "version"),
         ("software", "commit"),
         ("software", "sbom_sha256"),

@@ -166,7 +166,7 @@ def test_homes_that_a_kill_left_are_found_and_removed_by_the_next_call(
         assert not RunFolder.of(out).begun
 
     with process:
-        kill("after:running.run._keep_homes")
+        kill("after:running.run.keep_origins")
         (found,) = unfinished_runs(tmp_path)
         assert (found.begun, found.at_work, found.homes, found.paid) == (False, False, True, "")
         assert "stopped before it was paid for" in verb("runs", tmp_path)[1]
@@ -176,7 +176,7 @@ def test_homes_that_a_kill_left_are_found_and_removed_by_the_next_call(
         kill("before:running.folder.sync_tree")
         verb("runs", tmp_path, "--wipe", answer="y\n")
         assert [path.name for path in tmp_path.iterdir()] == ["small.toml"]
-        kill("after:running.run._keep_homes")
+        kill("after:running.run.keep_origins")
         asked.close()
     assert verb("run", config)[0] == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["release", "small.toml"]
