@@ -70,11 +70,14 @@ def token() -> None:
 @_SETTINGS
 @click.argument("owner")
 @click.option(
-    "--role", type=click.Choice(["viewer", "operator", "approver"]), required=True, help="What OWNER may do."
+    "--role",
+    type=click.Choice(["viewer", "operator", "witness", "approver"]),
+    required=True,
+    help="What OWNER may do.",
 )
 @click.option("--days", type=float, default=90, show_default=True, help="Until it expires; at most 366.")
 def create(
-    config: Path | None, owner: str, role: Literal["viewer", "operator", "approver"], days: float
+    config: Path | None, owner: str, role: Literal["viewer", "operator", "witness", "approver"], days: float
 ) -> None:
     """Make a token for OWNER, a person, and print it. It is not kept, and cannot be shown again."""
     with _store(config, make=True) as store:

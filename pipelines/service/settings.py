@@ -61,7 +61,7 @@ _Rate = Annotated[
     str,
     _like("[1-9][0-9]{0,8}/(second|minute|hour)", 'this is not a rate; write for example "600/minute"'),
 ]
-_Role = Literal["viewer", "operator", "approver"]
+_Role = Literal["viewer", "operator", "witness", "approver"]
 _Url = Annotated[
     str,
     _like(

@@ -24,12 +24,13 @@ from sqlalchemy import insert, select, update
 from pipelines.service.refusals import not_found
 from pipelines.service.store import ServiceError, Store, after, record, tokens, utc_now
 
-Role = Literal["viewer", "operator", "approver"]
+Role = Literal["viewer", "operator", "witness", "approver"]
 
 # An approver is no operator: whoever approves has not submitted.
 _IMPLIED: dict[str, frozenset[str]] = {
     "viewer": frozenset({"viewer"}),
     "operator": frozenset({"viewer", "operator"}),
+    "witness": frozenset({"viewer", "witness"}),
     "approver": frozenset({"viewer", "approver"}),
 }
 _FORM = re.compile("odsynth_([0-9a-f]{8})_[A-Za-z0-9_-]{43}")

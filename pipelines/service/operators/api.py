@@ -10,19 +10,20 @@ import json
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Response
-from sqlalchemy import update
+from sqlalchemy import Row, update
 from starlette.responses import PlainTextResponse
 
 from pipelines.config.toml import ConfigError
 from pipelines.publishing import publishing
 from pipelines.publishing.destination import PublishError
 from pipelines.release.certificate import Certificate
+from pipelines.release.witness import add_statement
 from pipelines.running.folder import RunFolder
 from pipelines.running.unfinished import unfinished_runs, wipe_run
 from pipelines.service.access.auth import end_sessions, principal
 from pipelines.service.access.tokens import Token, list_tokens, revoke_token
 from pipelines.service.errors import answers
-from pipelines.service.operators.desk import Approving, Desk, Operating, Viewing
+from pipelines.service.operators.desk import Approving, Desk, Operating, Viewing, Witnessing
 from pipelines.service.operators.inputs import budgets, registered_inputs, usable_config
 from pipelines.service.operators.models import (
     AuditEntry,
@@ -44,6 +45,7 @@ from pipelines.service.operators.models import (
     RunEntry,
     RunList,
     SessionsOf,
+    StatementText,
     Submission,
     TokenList,
     Verdict,
@@ -231,6 +233,7 @@ def close_run(run: RunNumber, desk: Operating) -> RunEntry:
         staging = RunFolder.of(config.release.out)
         for unfinished in unfinished_runs(config.release.out) if staging.folder.is_dir() else ():
             wipe_run(unfinished)
+        _seal(desk, row)
     except (ShownError, OSError) as error:
         rule = f"Run {run} is closed, but its folder is still there: {desk.words_of(error, config)}"
         fix = f"Fix: close run {run} again, or use odsynth runs --wipe on the server"
@@ -252,6 +255,22 @@ def rename_run(run: RunNumber, body: NewVersion, desk: Operating) -> RunEntry:
 
 
 @router.post(
+    "/runs/{run}/witness",
+    responses=answers(404, 409) | _BODY,
+    summary="Add the statement of a witness to a finished run",
+)
+def witness_run(run: RunNumber, body: StatementText, desk: Witnessing) -> RunEntry:
+    """Needs somebody who has not submitted, queued, retried or renamed it; it was made again elsewhere."""
+    line = f"{body.statement}\n"
+
+    def add(row: Row[Any]) -> None:
+        desk.witnesses(row, more=line)
+        add_statement(desk.config_of(row).release.out / "public", line)
+
+    return RunEntry.of(runs.witness(desk.store, desk.who, run, add))
+
+
+@router.post(
     "/runs/{run}/approve", responses=answers(404, 409) | _BODY, summary="Approve the publication of a run"
 )
 def approve_run(run: RunNumber, body: Verdict, desk: Approving) -> RunEntry:
@@ -259,6 +278,8 @@ def approve_run(run: RunNumber, body: Verdict, desk: Approving) -> RunEntry:
     row = runs.get_run(desk.store, run)
     if row.state == "finished" and body.content_sha256 == row.content:
         desk.check_free(row.title, row.version, row.content)
+        if (json.loads(row.certificate).get("commitment") or {}).get("witness"):
+            desk.witnesses(row)
     return _decide(desk, run, "approved", body)
 
 
@@ -334,7 +355,13 @@ def _submit(desk: Desk, response: Response, new: NewRun) -> RunEntry:
 
 def _decide(desk: Desk, run: int, decision: Literal["approved", "rejected"], body: Verdict) -> RunEntry:
     runs.decide(desk.store, desk.who, run, decision, body.content_sha256, body.comment, body.version)
+    _seal(desk, runs.get_run(desk.store, run))
     return desk.entry(run)
+
+
+def _seal(desk: Desk, row: Row[Any]) -> None:
+    """Destroy the key of a run, which was kept for a witness: it has been decided about."""
+    RunFolder(desk.config_of(row).release.out).forget_key()
 
 
 def _remark(

@@ -6,6 +6,7 @@ suffice, a version name that is taken.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from pipelines.ledger.chain import LedgerError
 from pipelines.planning.guards import public_files
 from pipelines.publishing.destination import PublishError
 from pipelines.publishing.publishing import check_free
+from pipelines.release.certificate import parse_certificate
+from pipelines.release.witness import WitnessError, check_statements
 from pipelines.running.payment import most_cost_of
 from pipelines.running.preflight import check_affordable, check_ready
 from pipelines.service.access.auth import require
@@ -32,6 +35,7 @@ from pipelines.service.queue.worker_process import without_paths
 from pipelines.service.refusals import conflict
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError, Store
+from pipelines.storage.checksums import CHECKSUMS, parse_checksums
 from pipelines.storage.errors import shown_message
 from synth.errors import ShownError
 
@@ -98,6 +102,17 @@ class Desk:
         except PublishError as error:
             raise conflict("version", self.words_of(error)) from None
 
+    def witnesses(self, row: Row[Any], more: str = "") -> str | None:
+        """Say who has repeated a finished run, and when; `more` is a statement that is to be added."""
+        public = self.config_of(row).release.out / "public"
+        seal, certificate = (public / CHECKSUMS).read_bytes(), parse_certificate(row.certificate)
+        if hashlib.sha256(seal).hexdigest() != row.content:
+            raise conflict("content", "The files are not those that the run made", "put them back")
+        try:
+            return check_statements(public, certificate, parse_checksums(seal), more=more)
+        except WitnessError as error:
+            raise conflict("witness", self.words_of(error)) from None
+
     def why_taken(self, row: Row[Any]) -> str | None:
         """Say why a run cannot be published under its version name, or None."""
         try:
@@ -112,7 +127,9 @@ class Desk:
         if config is not None:
             paths += [*config.jobs.files, *(path for _, path in public_files(config)), config.release.out]
             paths += [section.file for section in (config.ledger,) if section]
-            paths += [section.key for section in (config.signature,) if section]
+            paths += [
+                section.key for section in (config.signature, config.witness) if section and section.key
+            ]
         return without_paths(shown_message(error, one_line=True), [str(path) for path in paths])
 
 
@@ -128,4 +145,5 @@ def _desk(role: Role) -> Callable[..., Awaitable[Desk]]:
 
 Viewing = Annotated[Desk, Depends(_desk("viewer"))]
 Operating = Annotated[Desk, Depends(_desk("operator"))]
+Witnessing = Annotated[Desk, Depends(_desk("witness"))]
 Approving = Annotated[Desk, Depends(_desk("approver"))]

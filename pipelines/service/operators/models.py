@@ -107,6 +107,12 @@ class Verdict(_Asked):
     comment: Annotated[str, StringConstraints(strip_whitespace=True, max_length=2000, pattern=_PLAIN)] = ""
 
 
+class StatementText(_Asked):
+    """What `odsynth witness` wrote: a line of witness.intoto.jsonl."""
+
+    statement: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, pattern=r"^[ -~]+$")]
+
+
 class RemarkText(_Asked):
     """A text beside a publication, for everybody."""
 
@@ -138,7 +144,7 @@ class Person(BaseModel):
     @classmethod
     def of(cls, principal: Principal) -> Person:
         """Describe a principal."""
-        may = [role for role in ("viewer", "operator", "approver") if principal.may(role)]
+        may = [role for role in ("viewer", "operator", "witness", "approver") if principal.may(role)]
         return cls(person=principal.person, role=principal.role, credential=principal.credential, may=may)
 
 

@@ -115,6 +115,7 @@ _ACTS = (
     _Act("/runs/{run}/retry", api.retry_run, _RUN),
     _Act("/runs/{run}/close", api.close_run, _RUN, ("seen",)),
     _Act("/runs/{run}/rename", api.rename_run, _RUN),
+    _Act("/runs/{run}/witness", api.witness_run, "/operator/runs/{id}/approval"),
     _Act("/runs/{run}/approve", api.approve_run, _RUN, ("certificate", "accuracy", "map", "name")),
     _Act("/runs/{run}/reject", api.reject_run, _RUN, ("seen",)),
     _Act("/releases/{name}/{version}/withdraw", api.withdraw, _RELEASE, ("seen",)),
@@ -369,12 +370,21 @@ def approval(request: Request, desk: Viewing, run: RunNumber) -> Response:
         words=Markup(certificate_words(certificate, signed=entry.signed)),  # escaped by itself
         has_map=_preview(desk, entry) is not None,
         own=desk.who.person in runs.movers(store, run),
+        witnesses=_witnesses(desk, runs.get_run(store, run)),
         review=review(desk.catalog, public, certificate, entry.published_version),
         budgets=budgets,
         problem=problem,
     )
     response.headers["Content-Security-Policy"] = f"{POLICY}; frame-src 'self'"
     return response
+
+
+def _witnesses(desk: Desk, row: Row[Any]) -> str | None:
+    """Say who has repeated a run; nothing of one whose statement is missing, or whose files are not here."""
+    try:
+        return desk.witnesses(row)
+    except (ServiceError, OSError):
+        return None
 
 
 @router.get("/runs/{run}/map")

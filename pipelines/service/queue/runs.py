@@ -18,7 +18,7 @@ an approver decides about it anew.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -28,7 +28,7 @@ from sqlalchemy.exc import IntegrityError
 
 from pipelines.config.loading import ReleaseConfig
 from pipelines.publishing.publishing import folder_name
-from pipelines.service.access.tokens import Principal
+from pipelines.service.access.tokens import Principal, Role
 from pipelines.service.queue.outbox import await_decision
 from pipelines.service.queue.records import TASKS, add_event, change, run_row
 from pipelines.service.refusals import conflict, not_in_state
@@ -185,7 +185,7 @@ def decide(
         with store.write() as connection:
             row = run_row(connection, run, lock=True)
             if decision == "approved":
-                _must_be_another(connection, run, principal)
+                _must_be_another(connection, run, principal, "approver")
             _must_be(row, ("finished",))
             if content != row.content:
                 raise conflict("content", "This is not the release that was made", _LOOK)
@@ -202,6 +202,19 @@ def decide(
             return _change_state(connection, principal, run, decision, state, content)
     except IntegrityError as error:  # the other decision was made in the same moment
         raise conflict("state", f"Run {run} is decided already", _LOOK) from error
+
+
+def witness(store: Store, principal: Principal, run: int, add: Callable[[Row[Any]], object]) -> Row[Any]:
+    """Add the statement of a witness to a finished run, by a function that refuses a wrong one."""
+    principal.must("witness")
+    with store.write() as connection:
+        row = run_row(connection, run, lock=True)
+        _must_be_another(connection, run, principal, "witness")
+        _must_be(row, ("finished",))
+        add(row)
+        add_event(connection, run, "witnessed")
+        record(connection, principal.person, principal.credential, "witnessed", f"run {run}")
+        return row
 
 
 def get_run(store: Store, run: int) -> Row[Any]:
@@ -328,10 +341,11 @@ def _must_be(row: Row[Any], states: tuple[str, ...]) -> None:
         raise not_in_state(row.id, row.state, *states)
 
 
-def _must_be_another(connection: Connection, run: int, principal: Principal) -> None:
+def _must_be_another(connection: Connection, run: int, principal: Principal, role: Role) -> None:
     if principal.person in _movers(connection, run):
-        rule = "A person who submitted, queued, retried or renamed a run cannot approve it"
-        raise ServiceError(403, "four_eyes", f"{rule}; ask another approver.")
+        act = "approve" if role == "approver" else role
+        rule = f"A person who submitted, queued, retried or renamed a run cannot {act} it"
+        raise ServiceError(403, "four_eyes", f"{rule}; ask another {role}.")
 
 
 def _movers(connection: Connection, run: int) -> frozenset[str]:

@@ -605,7 +605,7 @@ def test_a_budget_for_ever_finds_periods_that_do_not_add_up(ledger: Ledger) -> N
 
 def refined(ledger: Ledger, first: Debit, epsilon: str, **change: Any) -> Debit:
     """Pay for a release that refines the one of a debit."""
-    name = f"jobs again, run {'0' * 16}, refines {first.id[:16]}"
+    name = f"jobs again, run {'0' * 32}, refines {first.id[:16]}"
     return pay(ledger, epsilon, "0", release=name, **change)
 
 

@@ -20,8 +20,11 @@ from distributed import Client
 import synth
 from pipelines import Release, ReleaseConfig, run
 from pipelines.release.description import file_names
+from pipelines.release.layout import MANIFEST
+from pipelines.release.records import RECORDS
 from pipelines.running import run as releasing
 from pipelines.running.folder import RunFolder
+from pipelines.storage.checksums import CHECKSUMS
 
 Configs = Callable[..., ReleaseConfig]
 Table = dict[str, Any]
@@ -44,6 +47,14 @@ KILLING = [
 def everything(folder: Path) -> dict[str, bytes]:
     """The content of every file."""
     return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def but_for_the_debit(folder: Path) -> dict[str, bytes]:
+    """The content of every file of a public folder, without what follows from the debit of this run."""
+    files = {name: data for name, data in everything(folder).items() if name not in (MANIFEST, CHECKSUMS)}
+    certificate = json.loads(files["certificate.json"]) | {"commitment": None}
+    files["certificate.json"] = json.dumps(certificate).encode()
+    return {name: data for name, data in files.items() if name not in RECORDS}
 
 
 def data_of(release: Release, folder: str = "") -> dict[str, bytes]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import random
 import signal
@@ -17,10 +16,10 @@ import pytest
 
 from helpers import KILLED, LOADED, released_files
 from pipelines import Ledger
-from pipelines.release.layout import MANIFEST, public_files
-from pipelines.release.records import RECORDS
+from pipelines.release.layout import public_files
 from pipelines.running.payment import debits_of
-from pipelines.storage.checksums import CHECKSUMS
+
+from .helpers import but_for_the_debit
 
 pytestmark = pytest.mark.slow
 
@@ -99,15 +98,8 @@ def moments(seed: int) -> list[str]:
 
 
 def digest(public: Path) -> str:
-    """A hash of what does not follow from the debit, which is another for every run."""
-    whole = hashlib.sha256()
-    for path in sorted(path for path in public.rglob("*") if path.is_file()):
-        content = path.read_bytes()
-        if path.name == "certificate.json":
-            content = json.dumps(json.loads(content) | {"commitment": None}).encode()
-        if path.name not in (MANIFEST, CHECKSUMS, *RECORDS):
-            whole.update(path.relative_to(public).as_posix().encode() + content)
-    return whole.hexdigest()
+    files = sorted(but_for_the_debit(public).items())
+    return hashlib.sha256(b"".join(name.encode() + content for name, content in files)).hexdigest()
 
 
 def killed(config_text: Callable[..., str], tmp_path: Path, plans: list[str]) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sqlite3
 from fractions import Fraction
@@ -16,11 +17,14 @@ from fastapi.testclient import TestClient
 from sqlalchemy import update
 
 import pipelines
+from pipelines.release.signing import WITNESS_FILE, generate_keys, public_key_digits
+from pipelines.running.folder import RunFolder
 from pipelines.service import create_app
 from pipelines.service.operators.models import PlanEntry
 from pipelines.service.queue.claims import fail, finish, note
 from pipelines.service.queue.runs import get_run
 from pipelines.service.store import runs
+from pipelines.storage.checksums import sha256_of
 
 from ..helpers import (
     CONTENT,
@@ -264,6 +268,46 @@ def test_four_eyes(app: FastAPI, people: People, small_release: Release) -> None
     log = people["vic"].get(f"{API}/runs/{run}/log")
     assert log.headers["content-type"].startswith("text/plain")
     assert "step Drawing synthetic workers\n" in log.text
+
+
+def test_a_run_that_requires_a_witness_is_approved_with_the_statement_and_then_sealed(
+    app: FastAPI, people: People, world: World, small_config: Any, tmp_path: Path, clean_source: object
+) -> None:
+    private, public = generate_keys(tmp_path / "keys")
+    made = pipelines.run(small_config({"witness": {"key": str(public), "required": True}}))
+    run = finished(app, people["ann"], made)
+    out = world.settings.outs / f"run-{run:06}"
+    shutil.copytree(made.out, out)
+    content = sha256_of(out / "public" / "SHA256SUMS")
+    with app.state.store.write() as connection:
+        connection.execute(update(runs).where(runs.c.id == run).values(content=content))
+    pipelines.witness(made.out, private)
+    statement = {"statement": (made.public / WITNESS_FILE).read_text()}
+    body = {"content_sha256": content}
+    will, anns_other = client_of(app, "will", "witness"), client_of(app, "ann", "witness")
+    for who, act, sent, status, error in (
+        (people["bob"], "approve", body, 409, "witness"),
+        (people["bob"], "witness", statement, 403, "forbidden"),
+        (will, "approve", body, 403, "forbidden"),
+        (anns_other, "witness", statement, 403, "four_eyes"),
+        (will, "witness", {"statement": "{}"}, 409, "witness"),
+    ):
+        answer = who.post(f"{API}/runs/{run}/{act}", json=sent)
+        assert (answer.status_code, answer.json()["error"]) == (status, error), answer.text
+        assert not (out / "public" / WITNESS_FILE).exists()
+    page = will.get(f"/operator/runs/{run}/approval").text
+    assert "without the statement of the witness" in page
+    assert will.post(f"{API}/runs/{run}/witness", json=statement).status_code == 200
+    assert (out / "public" / WITNESS_FILE).read_text() == statement["statement"]
+    page = people["bob"].get(f"/operator/runs/{run}/approval").text
+    assert public_key_digits(public) in page
+    assert RunFolder(out).has_key
+    assert people["bob"].post(f"{API}/runs/{run}/approve", json=body).status_code == 200
+    assert not RunFolder(out).has_key
+    again = will.post(f"{API}/runs/{run}/witness", json=statement)
+    assert (again.status_code, again.json()["error"]) == (409, "state")
+    acts = [act["action"] for act in people["vic"].get(f"{API}/audit").json()["acts"]]
+    assert "witnessed" in acts
 
 
 def test_budgets(people: People, world: Any, small_release: pipelines.Release) -> None:
