@@ -87,6 +87,11 @@ class Number:
     jobs: int
     bounds: tuple[int, int] | None
 
+    @property
+    def is_outside(self) -> bool:
+        """Whether it lies outside of its interval, which is that of the true number."""
+        return self.bounds is not None and not self.bounds[0] <= self.jobs <= self.bounds[1]
+
 
 @dataclass(frozen=True)
 class FlowRow:

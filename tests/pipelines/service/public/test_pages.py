@@ -22,7 +22,7 @@ import pipelines
 from helpers import with_values, words_of_release
 from pipelines.config.loading import check_config
 from pipelines.publishing.correcting import correct
-from pipelines.service.public import pages
+from pipelines.service.public import area_answers, pages
 from pipelines.service.public.area_answers import AreaQuestion
 from pipelines.service.public.describing import Licence
 from pipelines.service.public.flow_queries import SIDES
@@ -413,6 +413,24 @@ def test_who_comes_and_leaves_is_asked_of_the_area_itself() -> None:
         asked = question.flows(*sides)  # type: ignore[arg-type]
         assert (asked.home_level, asked.work_level) == ("ctycsub", "ctycsub")
         assert [side for side in SIDES if getattr(asked, side)] == sorted(sides, reverse=True)
+
+
+def test_a_number_outside_of_its_interval_is_said_to_be(
+    client: TestClient, page: str, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = int(answer_number(client.get(f"{page}/flows?area={code}").text))
+    for low, high in ((jobs, jobs), (jobs - 2, jobs - 1), (jobs + 1, jobs + 2)):
+        monkeypatch.setattr(
+            area_answers, "_bounds", lambda found, ends=(low, high): [ends] * found.flows.size
+        )
+        text = client.get(f"{page}/flows?area={code}").text
+        assert ("The synthetic number lies outside: rely on the interval." in text) == (low != jobs)
+
+
+def answer_number(text: str) -> str:
+    found = re.search(r'<section class="answer".*?<strong>([0-9,]+)</strong>', text, re.DOTALL)
+    assert found is not None
+    return found[1].replace(",", "")
 
 
 def test_names_are_short_where_that_tells_them_apart(published: pipelines.Release) -> None:
