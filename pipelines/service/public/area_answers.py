@@ -6,17 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
+import numpy as np
 import pyarrow as pa
 
 from pipelines.service.public.catalog import OpenVersion
 from pipelines.service.public.flow_queries import (
     SIDES,
     FlowQuestion,
+    Flows,
     LargestFlows,
     Selection,
     Side,
     about_bounds,
     select,
+    with_bounds,
 )
 from pipelines.views.labels import named_area, singular
 from pipelines.views.release import Release
@@ -112,7 +115,8 @@ class AreaAnswer:
     code: str
     external: bool
     side: Side
-    numbers: dict[str, Number]  # Who works there, who lives there (by side), and who does both
+    # Who works there, lives there (by side), does both, comes there to work, and leaves for work elsewhere
+    numbers: dict[str, Number]
     n_areas: int  # At the other end
     other_level: str
     other_word: str  # What areas of it are called
@@ -151,7 +155,7 @@ class AreaAnswer:
             code=question.code,
             external=areas.column("external")[unit].as_py(),
             side=side,
-            numbers={name: _number(total) for name, total in summed.items()},
+            numbers={name: _number(total) for name, total in summed.items()} | _crossing(version, summed),
             n_areas=largest.number,
             other_level=selection.levels[other],
             other_word=singular(selection.levels[other]),
@@ -164,15 +168,27 @@ class AreaAnswer:
         )
 
 
+def _crossing(version: OpenVersion, summed: dict[str, LargestFlows]) -> dict[str, Number]:
+    """Return who works there and lives elsewhere, and who lives there and works elsewhere."""
+    both = summed["both"]
+    numbers = {}
+    ends: tuple[tuple[str, Side, Side], ...] = (("come", "work", "home"), ("leave", "home", "work"))
+    for name, side, elsewhere in ends:
+        selection = both.selection.outside(elsewhere)
+        flows = replace(both.flows, counts=(summed[side].jobs[:1] - both.jobs)[np.newaxis])
+        (bounded,) = with_bounds([(selection, flows)], version.draws)
+        numbers[name] = Number(int(bounded.counts[0, 0]), _bounds(bounded)[0])
+    return numbers
+
+
 def _number(summed: LargestFlows) -> Number:
-    return Number(int(summed.jobs[0]), _bounds(summed)[0])
+    return Number(int(summed.jobs[0]), _bounds(summed.flows)[0])
 
 
-def _bounds(largest: LargestFlows) -> list[tuple[int, int] | None]:
-    bounds = largest.flows.bounds
-    if bounds is None:
-        return [None] * largest.flows.size
-    return list(zip(bounds[0].tolist(), bounds[1].tolist(), strict=True))
+def _bounds(flows: Flows) -> list[tuple[int, int] | None]:
+    if flows.bounds is None:
+        return [None] * flows.size
+    return list(zip(*(ends.tolist() for ends in flows.bounds), strict=True))
 
 
 def _rows(version: OpenVersion, largest: LargestFlows, other: Side) -> list[FlowRow]:
@@ -182,7 +198,7 @@ def _rows(version: OpenVersion, largest: LargestFlows, other: Side) -> list[Flow
     external = areas.column("external", units).to_pylist()
     codes = areas.column("code", units).to_pylist()
     names = [named_area(release, level, unit, short=True) for unit in units.tolist()]
-    numbers = map(Number, largest.flows.counts[0].tolist(), _bounds(largest))
+    numbers = map(Number, largest.flows.counts[0].tolist(), _bounds(largest.flows))
     return [FlowRow(*row) for row in zip(names, codes, external, numbers, strict=True)]
 
 

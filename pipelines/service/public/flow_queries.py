@@ -80,6 +80,13 @@ class Selection:
         """The unit of each block at the level of the minor side."""
         return self.release.geography.units_of_blocks(self.levels[self.minor])
 
+    def outside(self, side: Side) -> Selection:
+        """Return the same with all other areas of a side."""
+        level, units = self.levels[side], self.units[side]
+        every = np.arange(self.release.geography.n_units(level))
+        others = every[:0] if units is None else np.setdiff1d(every, units)
+        return replace(self, units={**self.units, side: others})
+
     def areas(self, side: Side) -> Int64:
         """Return the unit of each block on a side, -1 outside of what is asked for; 0 where that is a sum."""
         of_block = self.release.geography.units_of_blocks(self.levels[side]).astype(np.int64)

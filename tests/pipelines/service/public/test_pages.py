@@ -376,6 +376,18 @@ def test_every_number_about_an_area(client: TestClient, page: str, base: str, co
             assert float(share) == pytest.approx(100 * flow[count] / total, abs=0.051)
         assert f'<option value="{count}" selected>' in text
         both = client.get(f"{base}/flows", params={"work": code, "home": code, "attribute": count}).json()
+        areas = client.get(f"{base}/areas?level=cty").json()["areas"]
+        elsewhere = ",".join(area["code"] for area in areas if area["code"] != code)
+        for words, ends in (
+            ("come here to work", {"work": code, "home": elsewhere}),
+            ("leave to work elsewhere", {"home": code, "work": elsewhere}),
+        ):
+            asked = ends | {"attribute": count, "sum": "work,home"}
+            (crossing,) = client.get(f"{base}/flows", params=asked).json()["flows"]
+            said = re.search(rf'scope="row">{words}</th>(.*?)</tr>', text, re.DOTALL)
+            assert said is not None
+            numbers = [f"{crossing[name]:,}" for name in (count, "low", "high") if name in crossing]
+            assert re.findall("[0-9,]*[0-9]", re.sub("<[^>]*>", " ", said[1])) == numbers
         for words, number in (
             ("do both", both["jobs"][count]),
             ("work here" if side == "work" else "live here", total),
@@ -420,9 +432,7 @@ def test_a_number_outside_of_its_interval_is_said_to_be(
 ) -> None:
     jobs = int(answer_number(client.get(f"{page}/flows?area={code}").text))
     for low, high in ((jobs, jobs), (jobs - 2, jobs - 1), (jobs + 1, jobs + 2)):
-        monkeypatch.setattr(
-            area_answers, "_bounds", lambda found, ends=(low, high): [ends] * found.flows.size
-        )
+        monkeypatch.setattr(area_answers, "_bounds", lambda flows, ends=(low, high): [ends] * flows.size)
         text = client.get(f"{page}/flows?area={code}").text
         assert ("The synthetic number lies outside: rely on the interval." in text) == (low != jobs)
 
