@@ -79,7 +79,7 @@ class AreaSelections:
         return cls(question, flows, sums)
 
     def cost(self, version: OpenVersion) -> int:
-        """Return what the answer costs: as much as the dearest of its questions, as draws are read once."""
+        """Return what the answer costs: about as much as the dearest of its questions."""
         return max(version.cost(each, written=False) for each in (self.flows, *self.sums.values()))
 
 
