@@ -7,6 +7,7 @@ from .ctpp import read_ctpp as read_ctpp
 from .demo import write_demo_region as write_demo_region
 from .demo_census import write_demo_census as write_demo_census
 from .demo_nation import simulate_nation as simulate_nation
+from .demo_panel import simulate_panel as simulate_panel
 from .demo_places import simulate_country as simulate_country
 from .demo_places import simulate_region as simulate_region
 from .errors import InputError as InputError

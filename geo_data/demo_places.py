@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from geo_data.demo import draw_region, draw_rows, empty_folder, to_degrees
+from geo_data.demo import Region, draw_region, draw_rows, empty_folder, to_degrees
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -24,17 +25,17 @@ _CONFIG = """\
 [release]
 name = "{name}"
 state = "{state}"
-year = 2019
-out = "release"
+year = {year}
+out = "{out}"
 
 [privacy]
 protects = "home"
-epsilon = "4.6"
-delta = "1e-5"
+epsilon = "{epsilon}"
+delta = "{delta}"
 
 [jobs]
 format = "microdata"
-file = "jobs.parquet"
+file = "{jobs}.parquet"
 home = "home"
 work = "work"
 attributes = {attributes}
@@ -65,6 +66,7 @@ destination_level = "zone"
 flow = "workers"
 """
 
+_LEVELS = ["st", "cty", "trct", "bgrp"]
 _REGION = {"counties": 5, "tracts": 75, "blocks": 6000, "jobs": 120_000}
 _ZONES, _REGIONS, _COUNTRY_JOBS = 300, 12, 150_000
 _IN_THE_CITY = 1 / 3  # of all jobs of the country
@@ -116,25 +118,40 @@ def simulate_region(folder: str | os.PathLike[str], *, seed: int = 1) -> Path:
     """
     folder = empty_folder(folder)
     rng = np.random.default_rng(seed)
-    region, jobs = draw_region(rng, **_REGION), _REGION["jobs"]
-    crosswalk, tract = region.crosswalk, region.tract
-    codes = crosswalk["tabblk2010"].to_numpy(dtype=object)
-    levels = ["st", "cty", "trct", "bgrp"]
-    geography = crosswalk[levels].assign(
-        block=codes,
-        lat=crosswalk["blklatdd"].astype(np.float64),
-        lon=crosswalk["blklondd"].astype(np.float64),
-    )
-    geography.to_parquet(folder / "geography.parquet")
-    n = len(region.tract_x)
-    population = np.bincount(tract, region.population, n)
-    tracts = crosswalk["trct"].groupby(tract).first().to_numpy(dtype=object)
-    pd.DataFrame({"trct": tracts, "pop": population.astype(np.int64)}).to_parquet(
-        folder / "population.parquet"
-    )
+    places, jobs = draw_places_and_jobs(rng)
+    write_places(folder, places)
+    write_jobs(folder / "jobs.parquet", places, jobs)
+    return write_region_config(folder / "region.toml", places, len(jobs.home))
 
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """The places of the generated region, and who is drawn to which of them."""
+
+    region: Region
+    work: Int64  # the blocks with workplaces; shape (K,)
+    size: Float64  # about in proportion to jobs; shape (K,)
+    flows: tuple[Float64, ...]  # by earnings, workers of each tract by tract of home; shape (T, T)
+    shares: tuple[Float64, ...]  # by earnings, where workers of each workplace live, by tract; shape (K, T)
+    weight: Float64  # how many homes each block has, compared with others of its tract; shape (B,)
+
+
+@dataclass(eq=False)
+class RegionJobs:
+    """Jobs of the generated region, shape (N,) each."""
+
+    place: Int64  # position among the workplaces
+    home: Int64  # block
+    attributes: dict[str, Int64]
+
+
+def draw_places_and_jobs(rng: np.random.Generator) -> tuple[Places, RegionJobs]:
+    """Draw the region of `simulate_region`, and its jobs."""
+    region, jobs = draw_region(rng, **_REGION), _REGION["jobs"]
+    n, tract, blocks = len(region.tract_x), region.tract, len(region.tract)
+    population = np.bincount(tract, region.population, n)
     centre = np.exp(-np.hypot(region.x, region.y) / 6.0)
-    work = np.sort(rng.choice(codes.size, codes.size // 3, replace=False, p=_shares(0.25 + centre)))
+    work = np.sort(rng.choice(blocks, blocks // 3, replace=False, p=_shares(0.25 + centre)))
     size = rng.lognormal(0, 1.9, work.size) * (0.6 + centre[work])
     of_block = 1 + rng.multinomial(jobs - work.size, _shares(size))
     place = np.repeat(np.arange(work.size), of_block)
@@ -146,25 +163,57 @@ def simulate_region(folder: str | os.PathLike[str], *, seed: int = 1) -> Path:
     factors[np.diag_indices(n)] *= 2 * rng.lognormal(0, 0.5, n)
     jobs_of_tract = np.bincount(tract[work], of_block, n).astype(np.float64)
     home_tract = np.empty(jobs, np.int64)
+    all_flows, all_shares = [], []
     for earnings, power in enumerate((1.9, 1.6, 1.3)):
         flows = balanced(factors / (km + 4.0) ** power, jobs_of_tract, residents * rng.lognormal(0, 0.3, n))
         shares = _shares(flows)[tract[work]]
         of_employers = rng.gamma(np.maximum(300 * shares, 1e-9)) + 1e-300
         earners = np.flatnonzero(attributes["earnings"] == earnings)
         home_tract[earners] = draw_rows(rng, np.cumsum(of_employers, axis=1), place[earners])
-    weight = (region.population + 0.1) * rng.lognormal(0, 0.5, codes.size)
-    home = _inside(rng, home_tract, weight, tract)
-    _write_jobs(folder, codes[home], codes[work[place]], attributes, _CATEGORIES)
-    return _write_config(
-        folder / "region.toml",
-        title=f"A generated region of {codes.size:,} blocks and {jobs:,} workers.",
-        name="Simulated region",
-        state="region",
-        attributes=[*attributes],
-        block="block",
-        levels=levels,
-        weighed="trct",
+        all_flows.append(flows)
+        all_shares.append(_shares(of_employers))
+    weight = (region.population + 0.1) * rng.lognormal(0, 0.5, blocks)
+    home = inside(rng, home_tract, weight, tract)
+    places = Places(region, work, of_block.astype(float), tuple(all_flows), tuple(all_shares), weight)
+    return places, RegionJobs(place, home, attributes)
+
+
+def write_places(folder: Path, places: Places) -> None:
+    """Write the public files of the generated region: its geography, and the population of its tracts."""
+    crosswalk, tract = places.region.crosswalk, places.region.tract
+    geography = crosswalk[_LEVELS].assign(
+        block=crosswalk["tabblk2010"].to_numpy(dtype=object),
+        lat=crosswalk["blklatdd"].astype(np.float64),
+        lon=crosswalk["blklondd"].astype(np.float64),
     )
+    geography.to_parquet(folder / "geography.parquet")
+    population = np.bincount(tract, places.region.population)
+    tracts = crosswalk["trct"].groupby(tract).first().to_numpy(dtype=object)
+    pd.DataFrame({"trct": tracts, "pop": population.astype(np.int64)}).to_parquet(
+        folder / "population.parquet"
+    )
+
+
+def write_jobs(path: Path, places: Places, jobs: RegionJobs, **columns: Int64) -> None:
+    """Write jobs of the generated region, one a row, perhaps with further columns."""
+    codes = places.region.crosswalk["tabblk2010"].to_numpy(dtype=object)
+    home, work = codes[jobs.home], codes[places.work[jobs.place]]
+    _write_jobs(path, home, work, jobs.attributes, _CATEGORIES, **columns)
+
+
+def write_region_config(path: Path, places: Places, n_jobs: int, more: str = "", **words: object) -> Path:
+    """Write a configuration that releases the generated region; some words of it may be others."""
+    blocks = len(places.region.tract)
+    usual = {
+        "title": f"A generated region of {blocks:,} blocks and {n_jobs:,} workers.",
+        "name": "Simulated region",
+        "state": "region",
+        "attributes": [*_CATEGORIES],
+        "block": "block",
+        "levels": _LEVELS,
+        "weighed": "trct",
+    }
+    return _write_config(path, more, **(usual | words))
 
 
 def simulate_country(folder: str | os.PathLike[str], *, seed: int = 1, census: bool = True) -> Path:
@@ -237,7 +286,7 @@ def simulate_country(folder: str | os.PathLike[str], *, seed: int = 1, census: b
         rate = np.exp(usual + residents + today + rng.normal(0, 0.3, (n, n)))
         jobs = np.flatnonzero(sector_of_job == number)
         home[jobs] = draw_rows(rng, np.cumsum(_with_diagonal(rate, in_zone), axis=1), work[jobs])
-    _write_jobs(folder, codes[home], codes[work], {"sector": sector_of_job}, _SECTORS)
+    _write_jobs(folder / "jobs.parquet", codes[home], codes[work], {"sector": sector_of_job}, _SECTORS)
 
     rate = np.exp(usual + 0.8 * residents + 0.9 * today + 0.19**0.5 * change)
     counted = rng.poisson(
@@ -299,7 +348,7 @@ def _attributes(rng: np.random.Generator, industry: Float64, place: Int64) -> di
     }
 
 
-def _inside(rng: np.random.Generator, unit: Int64, weight: Float64, parent: Int64) -> Int64:
+def inside(rng: np.random.Generator, unit: Int64, weight: Float64, parent: Int64) -> Int64:
     """Draw a block of each unit by weight; blocks are sorted by their unit."""
     running = np.append(0.0, np.cumsum(weight))
     first = np.searchsorted(parent, np.arange(parent[-1] + 2))
@@ -309,20 +358,22 @@ def _inside(rng: np.random.Generator, unit: Int64, weight: Float64, parent: Int6
 
 
 def _write_jobs(
-    folder: Path,
+    path: Path,
     home: NDArray[np.object_],
     work: NDArray[np.object_],
     attributes: dict[str, Int64],
     categories: dict[str, list[str]],
+    **columns: Int64,
 ) -> None:
     named = {name: np.array(categories[name], object)[codes] for name, codes in attributes.items()}
-    table = pd.DataFrame({"home": home, "work": work, **named})
-    path = folder / "jobs.parquet"
+    table = pd.DataFrame({"home": home, "work": work, **named, **columns})
     table.to_parquet(path, compression="zstd")
     path.chmod(0o600)
 
 
 def _write_config(path: Path, more: str = "", **words: object) -> Path:
+    usual = {"year": 2019, "out": "release", "jobs": "jobs", "epsilon": "4.6", "delta": "1e-5"}
+    words = usual | words
     texts = {key: json.dumps(value) if isinstance(value, list) else value for key, value in words.items()}
     path.write_text(_CONFIG.format(**texts) + more, encoding="utf-8")
     return path

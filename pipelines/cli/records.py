@@ -8,6 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, time
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -334,6 +335,9 @@ def export(file: Path, form: str) -> None:
     click.echo(pipelines.Ledger(file).export("csv" if form == "csv" else "jsonl"), nl=False)
 
 
+_RATE = click.FloatRange(0, 1)
+
+
 @click.command(epilog="Example: odsynth simulate out/nation --workers 1000000")
 @click.argument("folder", type=FOLDER)
 @click.option("--workers", type=click.IntRange(min=1000), help="Of a nation.  [default: 1000000]")
@@ -344,14 +348,31 @@ def export(file: Path, form: str) -> None:
     show_default=True,
     help="A region has blocks and no table of flows; a country has zones and one large city.",
 )
-def simulate(folder: Path, workers: int | None, kind: str) -> None:
+@click.option(
+    "--years",
+    type=click.IntRange(1, 30),
+    help="The region in so many years from 2010, with the same workers, and a calendar.",
+)
+@click.option("--moving", type=_RATE, help="Share of them who move in a year.  [default: 0.04]")
+@click.option("--changing", type=_RATE, help="Share of them who change jobs in a year.  [default: 0.06]")
+@click.option(
+    "--growing", type=_RATE, help="Standard deviation of the yearly growth of tracts.  [default: 0.01]"
+)
+def simulate(folder: Path, workers: int | None, kind: str, years: int | None, **rates: Any) -> None:
     """Write the files of a generated place.
 
     Into FOLDER, with a configuration that releases it.
 
     140,000,000 workers make a nation of the size of the United States.
     """
-    if kind == "nation":
+    chosen = {name: rate for name, rate in rates.items() if rate is not None}
+    if years is not None:
+        if workers is not None or kind == "country":
+            raise click.UsageError("--years is for a region only; leave --workers and --kind out")
+        config = geo_data.simulate_panel(folder, years=years, **chosen)
+    elif chosen:
+        raise click.UsageError(f"--{next(iter(chosen))} is for several years; write --years, or leave it out")
+    elif kind == "nation":
         config = geo_data.simulate_nation(folder, workers or 1_000_000)
     elif workers is not None:
         raise click.UsageError("--workers is for a nation only; leave it out, or write --kind nation")
