@@ -25,6 +25,7 @@ from pipelines.config.sections import (
     AttributeSettings,
     AuxiliaryTable,
     GeographySettings,
+    HistorySettings,
     JobsSettings,
     LedgerSettings,
     PlanSettings,
@@ -65,6 +66,7 @@ class PublicConfig(Section):
     One run makes a release for each of them, and the ledger is debited the largest epsilon alone, that of
     `[privacy]` (docs/tiers.md).
     """
+    history: HistorySettings | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -109,6 +111,11 @@ class PublicConfig(Section):
                 for table in tables
             ]
         }
+
+    @property
+    def has_history(self) -> bool:
+        """Whether an earlier release of the series is evidence."""
+        return self.history is not None and self.history.first != self.release.year
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
@@ -223,6 +230,8 @@ class ReleaseConfig(PublicConfig):
         Choices of the plan.
     tiers : dict of str to Fraction
         Epsilons of the releases that one run makes for several kinds of readers, by their names.
+    history : HistorySettings or None
+        Earlier releases of the series.
     signature : SignatureSettings or None
         Who signs.
     ledger : LedgerSettings or None

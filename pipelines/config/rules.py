@@ -25,6 +25,7 @@ from pipelines.config.sections import (
     AuxiliaryTable,
     CtppTable,
     FlowTable,
+    HistorySettings,
     JobsSettings,
     LodesJobsSettings,
     LodesTable,
@@ -521,6 +522,37 @@ def _name_with_tiers(release: PublicReleaseSettings, tiers: Mapping[str, Fractio
         )
 
 
+# --- a series
+
+
+def _history(
+    release: PublicReleaseSettings,
+    privacy: PrivacySettings,
+    workplaces: WorkplaceSettings | None,
+    tiers: Mapping[str, Fraction],
+    history: HistorySettings | None,
+) -> Iterator[str]:
+    if history is None:
+        return
+    if tiers:
+        yield "history: it is for one release of a run; leave [tiers] out, or [history]"
+    if history.first is not None and history.first > release.year:
+        yield (
+            f"history.first: the series begins in {history.first}, after release.year {release.year}; "
+            "correct one of the two"
+        )
+    if release.mechanism is None or "tables" not in synth.MECHANISMS[release.mechanism].settings:
+        measuring = one_of(name for name, m in sorted(synth.MECHANISMS.items()) if "tables" in m.settings)
+        yield f"history: noisy counts of tables are needed; write release.mechanism = {measuring}"
+    if privacy.protects != "home" or workplaces is not None:
+        yield (
+            'history: it needs public numbers of jobs; write privacy.protects = "home" and leave '
+            "[workplaces] out, or leave [history] out"
+        )
+    if release.implicates > 1:
+        yield "history: it is for one synthetic data set; leave release.implicates out, or [history]"
+
+
 _RULES: tuple[Callable[..., Iterator[str]], ...] = (
     _levels_of_flows,
     _levels_of_weights,
@@ -548,4 +580,5 @@ _RULES: tuple[Callable[..., Iterator[str]], ...] = (
     _different_tiers,
     _strongest_tier,
     _name_with_tiers,
+    _history,
 )

@@ -655,6 +655,21 @@ class LedgerSettings(Section):
         return self.total_epsilon, self.total_delta, self.total_rho
 
 
+class HistorySettings(Section):
+    """Earlier releases of the same series: their noisy counts are evidence of this year's homes, at no cost.
+
+    What is measured, and its noise, are the same without it. For mechanisms that measure tables of homes.
+    """
+
+    release: InputPath
+    """Output folder, or public folder, of the last release before this one. It brings those before it."""
+    first: Year | None = None
+    """Year of the first release of the series, which has no history: of that year `release` is not read."""
+    changing: ShareNumber | None = None
+    """Share of jobs that change their home or workplace in a year, in (0, 1], from a public table. Left out,
+    it is measured on the noisy counts."""
+
+
 class SignatureSettings(Section):
     """Who signs the release."""
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -37,6 +38,7 @@ from synth.posterior.estimation import (
     measure_deviations,
     restore,
 )
+from synth.posterior.history import CarriedCounts, add_history
 from synth.posterior.learning import Counted, Factors, Pieces, learn_factors
 from synth.posterior.rounding import Rounding
 
@@ -148,7 +150,7 @@ class JobLayout:
         ):
             some, row = np.unique(of[head], return_inverse=True)
             n = np.bincount(np.searchsorted(some, of), minlength=some.size).astype(np.int64)
-            tables.append(MeasuredTable(n, table.domain[some], table.domains, table.parameters))
+            tables.append(replace(table.some(some), n=n))
             chosen.append(some.astype(np.int64))
             member.append(row)
         for choice in more:
@@ -173,6 +175,17 @@ class JobLayout:
         order = order[np.argsort(np.repeat(row, rows.n), kind="stable")]
         return JobRows(tuple(tables), tuple(chosen), whole, order, inside)
 
+    def with_history(self, noisy: Sequence[Cells]) -> tuple[JobLayout, list[Cells]]:
+        """Add what the plan has of earlier years to noisy counts, each of which then has its own variance.
+
+        Nothing changes where the plan has no history, or it is added already.
+        """
+        if self._plan.history is None or self.tables[0].variances is not None:
+            return self, [*noisy]
+        layout = copy(self)
+        layout.tables, counts = _add_history(self._plan, self.tables, noisy, self._plan.history.counts)
+        return layout, counts
+
     def choose(self, rows: JobRows, values: Sequence[Cells]) -> list[NDArray[Any]]:
         """Return what the cells of some rows' groups have of one number for each cell of each table."""
         chosen = []
@@ -183,6 +196,26 @@ class JobLayout:
                 run = run[segment_indices(table.offsets[groups] - first, size)]
             chosen.append(run)
         return chosen
+
+
+def _add_history(
+    plan: ReleasePlan,
+    tables: Sequence[MeasuredTable],
+    noisy: Sequence[Cells],
+    carried: Sequence[CarriedCounts],
+) -> tuple[tuple[MeasuredTable, ...], list[Cells]]:
+    """Return tables and their noisy counts with what is carried over from earlier years to their groups."""
+    config = plan.config
+    assert plan.history is not None
+    assert config.history is not None
+    years, changing = plan.history.years_to(config.release.year), config.history.changing
+    rate = None if changing is None else 2 * float(changing)  # as many come as leave
+    added = [
+        add_history(table, counts[:], of_table, years, rate)
+        for table, counts, of_table in zip(tables, noisy, carried, strict=True)
+    ]
+    of_cells = (replace(table, variances=own) for table, (_, own) in zip(tables, added, strict=True))
+    return tuple(of_cells), [means for means, _ in added]
 
 
 def _runs(*keys: NDArray[np.integer]) -> Int32:
@@ -281,9 +314,14 @@ def _cells(table: MeasuredTable, groups: slice) -> slice:
     return slice(int(table.offsets[groups.start]), int(table.offsets[groups.stop]))
 
 
-def estimate_homes(plan: ReleasePlan, rows: JobRows, noisy: Sequence[Int64]) -> Estimate:
+def estimate_homes(plan: ReleasePlan, rows: JobRows, noisy: Sequence[Cells]) -> Estimate:
     """Fit the expected homes of some rows, as if there were no others, to their noisy counts."""
-    learned = learn(plan, rows, noisy[0])._replace(margins=_margins(plan, rows.chosen))
+    if plan.history is not None:
+        parts = zip(plan.history.counts, plan.mechanism.tables(plan.numeric), rows.chosen, strict=True)
+        carried = [counts.some(table, groups) for counts, table, groups in parts]
+        measured, noisy = _add_history(plan, rows.measured, noisy, carried)
+        rows = replace(rows, tables=(*measured, *rows.tables[len(measured) :]))
+    learned = learn(plan, rows, noisy[0][:])._replace(margins=_margins(plan, rows.chosen))
     return estimate(rows.tables, noisy, rows.groups, PublicModel(plan), learned)
 
 
@@ -446,7 +484,7 @@ def _squares(vectors: Float64, place: int, units: NDArray[np.integer] | slice = 
     return np.asarray(np.maximum(2.0 - 2.0 * (vectors[units] @ vectors[place]), 0.0))
 
 
-def learn(plan: ReleasePlan, rows: JobRows, counts: Int64, *, measured: bool = False) -> Learned:
+def learn(plan: ReleasePlan, rows: JobRows, counts: NDArray[Any], *, measured: bool = False) -> Learned:
     """Teach the public model what noisy counts of the first table show, of some rows.
 
     If `measured`, it is also found out how far counts are from it.
@@ -467,7 +505,7 @@ def learn(plan: ReleasePlan, rows: JobRows, counts: Int64, *, measured: bool = F
     row = segment_indices(groups.starts[sample], np.diff(groups.starts)[sample])
     which, member = np.unique(groups.member[0, row], return_inverse=True)
     some = JobGroups(groups.n[row], groups.place[row], member[np.newaxis].astype(np.int32))
-    part = MeasuredTable(table.n[which], table.domain[which], table.domains, table.parameters)
+    part = table.some(which)
     noisy = counts[segment_indices(table.offsets[which], table.k[which])]
     return Learned(model, measure_deviations(part, noisy, some, model))
 

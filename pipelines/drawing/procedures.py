@@ -263,8 +263,11 @@ def _measured(
 
 
 def procedure_of(plan: ReleasePlan) -> Procedure:
-    """Return how a plan draws: with noisy counts where its mechanism measures tables."""
-    return Estimation(plan) if plan.measures else Resampling(plan)
+    """Return how a plan draws: with noisy counts where its mechanism measures tables.
+
+    Without its history, which is of true homes, and trials are on others.
+    """
+    return Estimation(replace(plan, history=None)) if plan.measures else Resampling(plan)
 
 
 def split_homes(plan: ReleasePlan, homes: Homes, parts: Sequence[slice]) -> list[Homes]:

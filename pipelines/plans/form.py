@@ -20,9 +20,10 @@ from pipelines.storage.parquet_form import Kind, check_form, is_count, is_text
 PLAN_FORMAT = "odsynth plan 1.0"
 PLAN_TABLES = ("blocks.parquet", "domains.parquet", "shares.parquet", "pools.parquet", "slots.parquet")
 PLAN_FILES = ("plan.json", *PLAN_TABLES)
+HISTORY_TABLE = "history.parquet"
 _KEYS = {
     *("format", "mechanism", "epsilon", "delta", "guarantee", "geography", "model_level", "pooling"),
-    *("choices", "attributes", "parameters", "configuration", "notes", "files"),
+    *("choices", "attributes", "parameters", "configuration", "notes", "files", "history"),
 }
 
 
@@ -82,11 +83,18 @@ def check_tables(folder: Path, document: dict[str, Any], hashes: Mapping[str, st
         check_form(path, columns)
 
 
+def plan_tables(config: PublicConfig) -> tuple[str, ...]:
+    """Return the names of the tables of a plan: one more where it has a history."""
+    return (*PLAN_TABLES, HISTORY_TABLE) if config.has_history else PLAN_TABLES
+
+
 def _columns(document: dict[str, Any]) -> dict[str, dict[str, Kind]]:
     """Return the columns of each table, and what they hold."""
     geography, by, attributes = document["geography"], document["pooling"]["by"], document["attributes"]
     degrees = dict.fromkeys(("latitude", "longitude"), pa.types.is_float64)
     units = {"unit": _lists_of(pa.int32()), "share": _lists_of(pa.int32())}
+    of_cells = dict.fromkeys(("mean", "variance"), _lists_of(pa.int64()))
+    history = {"table": pa.types.is_int32, "n": is_count, **of_cells}
     cells = {"cuts": _lists_of(pa.int32()), "stratum": _lists_of(pa.uint8())}
     areas = quoted_config(document).geography.non_nesting_areas
     codes = dict.fromkeys((geography["block"], *geography["levels"], *areas), _is_code)
@@ -107,6 +115,7 @@ def _columns(document: dict[str, Any]) -> dict[str, dict[str, Kind]]:
             **dict.fromkeys(attributes, _is_code),
             "count": is_count,
         },
+        **({HISTORY_TABLE: history} if quoted_config(document).has_history else {}),
     }
 
 

@@ -24,6 +24,7 @@ from pipelines.config.loading import PublicConfig
 from pipelines.config.policies import DistancePolicy, FullPolicy
 from pipelines.ledger.terms import ANYWHERE
 from pipelines.plans.exact import ExactNumbers, count_exact
+from pipelines.plans.history import History
 from pipelines.plans.measured import MeasuredGroups, TableChoice, group_jobs, table_in_words
 from pipelines.plans.workplaces import MeasuredWorkplaces
 from synth.arrays import find_keys
@@ -197,6 +198,8 @@ class ReleasePlan:
     workplaces : tuple of MeasuredWorkplaces
         Tables of workplaces. With any, slots are those that are expected, and a release has those that
         are estimated (`with_slots`).
+    history : History, optional
+        What noisy counts of earlier releases of the series say of the homes.
     """
 
     config: PublicConfig
@@ -212,6 +215,7 @@ class ReleasePlan:
     notes: tuple[str, ...]
     secondary: tuple[MeasuredGroups, ...] = ()
     workplaces: tuple[MeasuredWorkplaces, ...] = ()
+    history: History | None = None
 
     def __repr__(self) -> str:
         epsilon, delta = (synth.decimal_up(number, 6) for number in self.requested)

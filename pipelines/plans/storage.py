@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,15 @@ from geo_data.jobs import Slots
 from geo_data.pools import Pooling, PoolTable
 from pipelines.config.fields import MOST
 from pipelines.plans.form import (
+    HISTORY_TABLE,
     PLAN_FORMAT,
-    PLAN_TABLES,
     check_tables,
     document_text,
+    plan_tables,
     quoted_config,
     read_document,
 )
+from pipelines.plans.history import History
 from pipelines.plans.measured import TableChoice, group_jobs
 from pipelines.plans.plan import Choices, ReleasePlan, policy_of
 from pipelines.plans.workplaces import measured_workplaces
@@ -60,9 +63,10 @@ def save_plan(plan: ReleasePlan, folder: PathLike) -> str:
     check_type(plan, ReleasePlan, "plan", "make_plan")
     folder = path_of(folder, "folder")
     folder.mkdir()
-    for name, table in zip(PLAN_TABLES, _tables(plan), strict=True):
+    names = plan_tables(plan.config)
+    for name, table in zip(names, _tables(plan), strict=True):
         _write(table, folder / name)
-    files = {name: sha256_of(folder / name) for name in PLAN_TABLES}
+    files = {name: sha256_of(folder / name) for name in names}
     content = document_text(_document(plan, files)).encode()
     (folder / "plan.json").write_bytes(content)
     return hashlib.sha256(content).hexdigest()
@@ -73,10 +77,11 @@ def check_plan_bytes(plan: ReleasePlan, folder: Path, files: dict[str, str]) -> 
 
     Gives the tables that another version of pyarrow wrote, which are not compared (`check_parquet_bytes`).
     """
-    document = _document(plan, {name: files[name] for name in PLAN_TABLES})
+    names = plan_tables(plan.config)
+    document = _document(plan, {name: files[name] for name in names})
     if (folder / "plan.json").read_bytes() != document_text(document).encode():
         raise ValueError("plan.json: the bytes are not those that this program writes of it")
-    tables = zip(PLAN_TABLES, _tables(plan), strict=True)
+    tables = zip(names, _tables(plan), strict=True)
     return [name for name, table in tables if not check_parquet_bytes(folder / name, partial(_write, table))]
 
 
@@ -125,6 +130,7 @@ def _document(plan: ReleasePlan, files: dict[str, str]) -> dict[str, Any]:
         "parameters": numeric.parameters.to_json(),
         "configuration": plan.config.quoted(),
         "notes": list(plan.notes),
+        "history": [list(release) for release in plan.history.releases] if plan.history else [],
         "files": files,
     }
 
@@ -227,8 +233,14 @@ def load_plan(
         secondary=secondary,
         workplaces=workplaces,
     )
+    if config.has_history:
+        rows = _read(folder / HISTORY_TABLE)
+        history = History.from_table(document["history"], rows, mechanism.tables(numeric))
+        if history.years_to(config.release.year) < 1:
+            raise ValueError("plan.json: history names a release that is not of an earlier year")
+        plan = replace(plan, history=history)
     # Written again it must say the same: nothing is in it that nobody reads, and is published.
-    files = {name: document["files"][name] for name in PLAN_TABLES}
+    files = {name: document["files"][name] for name in plan_tables(config)}
     if json.loads(json.dumps(_document(plan, files))) != document or not all(
         isinstance(note, str) for note in plan.notes
     ):
@@ -323,6 +335,10 @@ def _tables(plan: ReleasePlan) -> Iterator[pa.Table]:
             "count": pa.array(times),
         }
     )
+    if plan.config.has_history:
+        if plan.history is None:
+            raise ValueError("a plan whose configuration has a [history] is stored with it (`plan`, `run`)")
+        yield plan.history.to_table(plan.mechanism.tables(numeric))
 
 
 def _text(codes: Any, positions: Any) -> pa.DictionaryArray:

@@ -399,6 +399,18 @@ def _of_plan(
             Column("share", say.share_column, "integers"),
         ),
     )
+    if config.has_history:
+        yield Table(
+            "history",
+            say.history_row,
+            ("plan/history.parquet",),
+            (
+                Column("table", say.history_table_column, "integer"),
+                Column("n", say.history_n_column, "integer", say.jobs),
+                Column("mean", say.history_mean_column, "integers"),
+                Column("variance", say.history_variance_column, "integers"),
+            ),
+        )
 
 
 def _of_homes(

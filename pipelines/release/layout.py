@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from pipelines.config.loading import PublicConfig
 from pipelines.plans.accuracy import ExpectedAccuracy
-from pipelines.plans.form import PLAN_FILES
+from pipelines.plans.form import plan_tables
 from pipelines.plans.plan import ReleasePlan
 from pipelines.release.accuracy import read_accuracy
 from pipelines.release.attackers import ATTACKERS_FILE, attackers_of, describe_attackers
@@ -190,7 +190,7 @@ def expected_files(config: PublicConfig) -> list[str]:
         VERIFIER,
     )
     records = record_files(config.release)
-    plan = (f"plan/{name}" for name in PLAN_FILES)
+    plan = (f"plan/{name}" for name in ("plan.json", *plan_tables(config)))
     shapes = (polygon_file(level) for level in config.geography.polygon_levels)
     names, folders = file_names(config).values(), config.implicates.folders
     data = (f"{folder}{name}" for folder in folders for name in names)

@@ -218,6 +218,9 @@ class Measurements:
         factors: Factors | None = None,
         scratch: Path | None = None,
     ) -> None:
+        if plan.history is not None:  # of one run
+            layout, counts = layout.with_history(noisy[0])
+            noisy = [counts]
         self._plan, self._layout, self._noisy = plan, layout, noisy
         self._factors = factors
         self._learned = (

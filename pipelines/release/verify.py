@@ -591,10 +591,11 @@ SCHEMA = "aeb995ff5fd00fa6dfb5dd309f465bd9c890acb3c69ef1976c7326bd6243c976"
 SCHEMA_BEFORE = "77944981a7c612c4930bde2fecc4da9de4c3440c777763c3b0a646a8bf963b00"
 """The same, before certificates had commitments."""
 KEYS = {
-    "configuration": "attribute auxiliary geography jobs plan privacy release tiers weights workload"
-    " workplaces",
+    "configuration": "attribute auxiliary geography history jobs plan privacy release tiers weights"
+    " workload workplaces",
     "geography": "block external_workplaces external_zones file groupings latitude levels longitude"
     " non_nesting_areas polygons uninhabited without_work",
+    "history": "changing first release",
     "lodes": "aux file format population",
     "microdata": "attributes count decimal_point file format home population records_per_worker work worker",
     "plan": "cell_level coarsening distance_miles expected_jobs pool_below pool_by pool_level preset prior"
@@ -849,10 +850,13 @@ def check_plan(folder: Path, plan: Plan) -> str:
         "choices": choices_of(plan),
         "configuration": configuration_of(config),
         **{name: str(configured(privacy[name]) / plan.runs) for name in ("delta", "epsilon")},
-        "files": {f"{name}.parquet": sha256(folder / "plan" / f"{name}.parquet") for name in TABLES},
+        "files": {
+            f"{name}.parquet": sha256(folder / "plan" / f"{name}.parquet") for name in sorted(plan.tables)
+        },
         "format": PLAN,
         "geography": document["geography"] | {name: geography[name] for name in ("block", "levels")},
         "guarantee": privacy["guarantee"],
+        "history": like(".*"),
         "mechanism": chosen.get("mechanism", document["mechanism"]),
         **dict.fromkeys(("model_level", "notes", "parameters"), like(".*")),
         "pooling": {name: chosen.get(f"pool_{name}", pooling[name]) for name in ("below", "by", "level")},
@@ -865,6 +869,7 @@ def check_plan(folder: Path, plan: Plan) -> str:
         "shares": ["destination", "unit", "share"],
         "pools": ["place", "shared", *pooling["by"], "n", "m", "domain", "class"],
         "slots": ["pool", "work", *plan.attributes, "count"],
+        **({"history": ["table", "n", "mean", "variance"]} if "history" in tables else {}),
     }
     follow("columns of the plan", {name: [*tables[name]] for name in columns}, columns, [])
 
@@ -1663,7 +1668,9 @@ def read_release(folder: Path) -> tuple[Document, Plan]:
     numbers = {99: release["implicates"], 2**31 - 1: records_of(jobs)}
     for most, number in numbers.items():
         need(type(number) is int and 1 <= number <= most, f"plan.json: {number} is not from 1 to {most:,}")
-    tables = {name: parquet(folder / "plan" / f"{name}.parquet").read().to_pydict() for name in TABLES}
+    history = document["configuration"]["history"]
+    names = TABLES if history is None or history["first"] == release["year"] else (*TABLES, "history")
+    tables = {name: parquet(folder / "plan" / f"{name}.parquet").read().to_pydict() for name in names}
     if not document["choices"]["workplaces"]:
         return stated, Plan(document, tables)
     columns = ["work", *document["attributes"], "count"]
@@ -1698,7 +1705,7 @@ def check_names(folder: Path, plan: Plan) -> str:
     due = {"README.md", "certificate.json", "certificate.schema.json", "MANIFEST.json", "SHA256SUMS"}
     due |= {"verify.py", "attackers.md", "details.md", "datapackage.json", "croissant.json"}
     due |= {"dcat-ap.jsonld", "intervals.parquet"}
-    due |= {"plan/plan.json", *(f"plan/{name}.parquet" for name in TABLES)}
+    due |= {"plan/plan.json", *(f"plan/{name}.parquet" for name in plan.tables)}
     geography = plan.config["geography"]
     shapes = [*geography["polygons"], *([] if geography["latitude"] else [{"level": geography["block"]}])]
     due |= {f"geo/{shape['level']}.parquet" for shape in shapes}

@@ -418,7 +418,8 @@ class MeasuredBatches(RunBatches):
                     noisy[k][:] = self._measure_whole(k, run)
                 self._size(noisy)
                 (fitting := folder / "fitting").mkdir()
-                fitted = estimate_factors(self.plan, self.work.layout, noisy, partial(new_numbers, fitting))
+                layout, noisy = self.work.layout.with_history(noisy)
+                fitted = estimate_factors(self.plan, layout, noisy, partial(new_numbers, fitting))
                 for k, factors in enumerate(fitted):
                     keep_numbers(factors, folder / _factors(run, k))
                 shutil.rmtree(fitting)

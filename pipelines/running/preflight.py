@@ -31,7 +31,7 @@ from pipelines.ledger.ledger import Charge
 from pipelines.planning.guards import public_files, refuse_as_public, refuse_open_files, refuse_other_names
 from pipelines.planning.public_inputs import slot_source
 from pipelines.plans.accuracy import ExpectedAccuracy
-from pipelines.plans.form import PLAN_FILES, read_document
+from pipelines.plans.form import plan_tables, read_document
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.storage import check_plan_bytes, load_plan
 from pipelines.release.accuracy import ACCURACY_FILE, check_accuracy, parse_expected, write_accuracy
@@ -160,7 +160,7 @@ def take_plan(config: ReleaseConfig, folder: Path, stored: Path) -> tuple[Releas
     stored.mkdir()
     public = stored.parent
     try:
-        for name in PLAN_FILES:
+        for name in ("plan.json", *plan_tables(config)):
             shutil.copyfile(folder / PLAN_FOLDER / name, stored / name)
         numbers, content = plan_numbers(folder, stored)
         beside: dict[str, str] = numbers["beside"]

@@ -42,6 +42,7 @@ from pipelines.release.names import NAME_FILE, write_names
 from pipelines.release.polygons import POLYGON_FOLDER, write_polygons
 from pipelines.release.promises import exact_in_words
 from pipelines.running.executor import trying_on
+from pipelines.running.history import with_history
 from pipelines.running.payment import Debited, cost_of
 from pipelines.running.preflight import PLAN_FOLDER, PLAN_NUMBERS, check_ready, load_back, released_beside
 from pipelines.running.run import certify
@@ -246,6 +247,7 @@ def plan(
                 name: simulate_accuracy(weaker, inputs.model, parallel_map, progress)
                 for name, weaker in made.weaker()
             }
+            made = with_history(config, made)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with whole_folder(folder, 0o755, check=lambda: _refuse_other(folder)) as staging:
         digest = save_plan(made, staging / PLAN_FOLDER)

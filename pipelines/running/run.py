@@ -47,6 +47,7 @@ from pipelines.running.batches import RunBatches, differences, estimated_factors
 from pipelines.running.commitment import commit
 from pipelines.running.executor import sample_release, try_workers, trying_on
 from pipelines.running.folder import TIERS, Refined, RunFolder, RunState, other_version, refuse_existing
+from pipelines.running.history import with_history
 from pipelines.running.payment import (
     debit_of,
     is_finished,
@@ -388,7 +389,7 @@ def _write_plan(
                 plan = make_plan(config, inputs, progress=steps.progress, parallel_map=parallel_map)
                 write_names(inputs.names, plan.geography, public, config.release.language)
                 write_polygons(inputs.polygons, public)
-                plan_sha256 = save_plan(plan, stored)
+                plan_sha256 = save_plan(with_history(config, plan), stored)
             with steps.step(Step.SIMULATE):
                 forecast = partial(
                     simulate_accuracy,

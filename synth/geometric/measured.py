@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth._words import compiled as _compiled
+from synth.arrays import segment_indices
 from synth.noise import Law, Noise
 from synth.plan import Table
 
@@ -31,14 +32,33 @@ class MeasuredTable(Table):
     ----------
     parameters : Noise
         Of this table; its secondary tables are not looked at.
+    variances : ndarray of float64, shape (n_cells,), optional
+        Where noisy counts of earlier years were added to those of this table (`synth.posterior.history`),
+        how uncertain each is: as if it had Gaussian noise of that variance.
     """
 
     parameters: Noise
+    variances: NDArray[np.float64] | None = None
 
     @property
     def law(self) -> Law:
         """The law of the noise in floats, for estimates."""
         return self.parameters.law
+
+    @property
+    def noise_variances(self) -> NDArray[np.float64]:
+        """The variance of the noise of each cell."""
+        if self.variances is not None:
+            return self.variances
+        return np.full(int(self.offsets[-1]), self.law.variance)
+
+    def some(self, groups: slice | NDArray[np.integer]) -> MeasuredTable:
+        """Return the table of some of its groups, in the order given."""
+        variances = self.variances
+        if variances is not None:
+            first, size = self.offsets[:-1][groups], self.k[groups]
+            variances = variances[segment_indices(first, size)]
+        return MeasuredTable(self.n[groups], self.domain[groups], self.domains, self.parameters, variances)
 
 
 def count_cells(table: Table, group: Int32, homes: Int32) -> Int64:

@@ -24,6 +24,7 @@ from synth.noise import Law
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
+Counted = NDArray[np.int64] | NDArray[np.float64]
 
 _GRID: list[float] = (2.0 ** np.arange(-1, 25)).tolist()  # concentrations, no larger than
 _LARGEST = 2.0**14  # this but of groups of more jobs, which show more, and
@@ -92,13 +93,19 @@ def reach(law: Law) -> int:
 
 
 def posterior(
-    noisy: Int64, offsets: Int64, expected: Float64, n: Int64, deviations: Deviations, law: Law
+    noisy: Counted,
+    offsets: Int64,
+    expected: Float64,
+    n: Int64,
+    deviations: Deviations,
+    law: Law,
+    own: Float64 | None = None,
 ) -> tuple[Float64, Float64]:
     """Return posterior mean and variance of every count, means adding up to the public size in each group.
 
     Parameters
     ----------
-    noisy : ndarray of int64, shape (n_cells,)
+    noisy : ndarray of int64 or float64, shape (n_cells,)
     offsets : ndarray of int64, shape (n_groups + 1,)
     expected : ndarray of float64, shape (n_cells,)
         Prior means; they add up to n in each group.
@@ -106,6 +113,9 @@ def posterior(
     deviations : Deviations
     law : Law
         Of the noise.
+    own : ndarray of float64, shape (n_cells,), optional
+        The variance of each noisy count, which is then a mean of several and as if it had Gaussian noise. It
+        is at most about that of the law.
 
     Returns
     -------
@@ -115,11 +125,11 @@ def posterior(
     moments = np.empty((2, expected.size))
     # Writable as most are: numba would compile the same once more for arrays that are not.
     noisy, n = np.require(noisy, requirements="W"), np.require(n, requirements="W")
-    _posterior(noisy, offsets, expected, n, deviations, law, reach(law), moments)
+    _posterior(noisy, offsets, expected, n, deviations, law, _none(own), reach(law), moments)
     return moments[0], moments[1]
 
 
-def bring_within_reach(values: Float64, noisy: Int64, offsets: Int64, n: Int64, law: Law) -> float:
+def bring_within_reach(values: Float64, noisy: Counted, offsets: Int64, n: Int64, law: Law) -> float:
     """Bring expected counts within reach of noisy ones, groups adding up to n; return how far they were off.
 
     Where counts of a group cannot add up so, they may be as far as they must.
@@ -128,7 +138,13 @@ def bring_within_reach(values: Float64, noisy: Int64, offsets: Int64, n: Int64, 
 
 
 def least_loss(
-    noisy: Int64, offsets: Int64, expected: Float64, n: Int64, deviations: Deviations, law: Law
+    noisy: Counted,
+    offsets: Int64,
+    expected: Float64,
+    n: Int64,
+    deviations: Deviations,
+    law: Law,
+    own: Float64 | None = None,
 ) -> Float64:
     """Return whole counts whose expected absolute error is least, groups adding up to their public sizes.
 
@@ -139,8 +155,13 @@ def least_loss(
     parts.
     """
     counts = np.empty_like(expected)
-    _least_loss(noisy, offsets, expected, n, deviations, law, reach(law), counts)
+    _least_loss(noisy, offsets, expected, n, deviations, law, _none(own), reach(law), counts)
     return counts
+
+
+def _none(own: Float64 | None) -> Float64:
+    """Return what kernels take for the variances of cells: none where all have one law."""
+    return np.empty(0) if own is None else own
 
 
 def sampled_groups(n: Int64, cells: int) -> Int64:
@@ -173,7 +194,9 @@ def expect_anywhere(expected: Float64, offsets: Int64, n: Int64) -> Float64:
     return result
 
 
-def likeliest_deviations(noisy: Int64, offsets: Int64, expected: Float64, n: Int64, law: Law) -> Deviations:
+def likeliest_deviations(
+    noisy: Counted, offsets: Int64, expected: Float64, n: Int64, law: Law, own: Float64 | None = None
+) -> Deviations:
     """Return the deviations, of a grid of concentrations, under which noisy counts of groups are likeliest.
 
     The likelihood is climbed up to a peak. Beforehand one count counts as near, and one as far: so the share
@@ -188,7 +211,7 @@ def likeliest_deviations(noisy: Int64, offsets: Int64, expected: Float64, n: Int
     def log(i: int) -> Float64:
         if i not in logs:
             logs[i] = np.empty(noisy.size)
-            _log_likelihoods(noisy, offsets, expected, n, _GRID[i], law, logs[i])
+            _log_likelihoods(noisy, offsets, expected, n, _GRID[i], law, _none(own), logs[i])
         return logs[i]
 
     def look(pair: tuple[int, int]) -> float:
@@ -244,9 +267,25 @@ def log_rising(shape, count):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _first_step(y, nearest, law):  # type: ignore[no-untyped-def]
-    """Return how likely noise is that leads one step farther than to the nearest count that there can be."""
-    return law.first if y == nearest else law.first * law.fall ** abs(y - nearest)
+def _law_of(law, own, c):  # type: ignore[no-untyped-def]
+    """Return the law of the noise of a cell."""
+    if own.size == 0:
+        return law
+    return Law(math.exp(-0.5 / own[c]), math.exp(-1.0 / own[c]))
+
+
+@_compiled
+def _nearest(noisy, most):  # type: ignore[no-untyped-def]
+    """Return the count that there can be next to a noisy one."""
+    return math.floor(min(max(noisy, 0), most) + 0.5)
+
+
+@_compiled
+def _first_step(far, law):  # type: ignore[no-untyped-def]
+    """Return how much less likely noise is that is one more than `far`, if there are counts on that side."""
+    if far <= -1:
+        return 0.0  # the nearest count is the last one there
+    return law.first if far == 0 else law.first * law.fall**far
 
 
 @_compiled
@@ -255,10 +294,10 @@ def _moments(noisy, shape, z, law, most):  # type: ignore[no-untyped-def]
 
     Weights are C(shape + x - 1, x) z^x times the likelihood of the noisy count. y is the x next to it.
     """
-    y = min(max(noisy, 0), most)
+    y = _nearest(noisy, most)
     total, first, second = 1.0, 0.0, 0.0  # moments of x - y
     weight, at_y, d, divided = 1.0, 1.0, 0, 0
-    p = _first_step(noisy, y, law)
+    p = _first_step(y - noisy, law)
     while y + d < most:
         weight *= (shape + y + d) / (y + d + 1) * z * p
         d += 1
@@ -272,7 +311,7 @@ def _moments(noisy, shape, z, law, most):  # type: ignore[no-untyped-def]
         if weight > _LARGE:
             weight, at_y, divided = weight / _LARGE, at_y / _LARGE, divided + 1
             total, first, second = total / _LARGE, first / _LARGE, second / _LARGE
-    weight, d, p = at_y, 0, _first_step(noisy, y, law)
+    weight, d, p = at_y, 0, _first_step(noisy - y, law)
     while d < y:
         weight *= (y - d) / (max(shape + y - d - 1, 1e-300) * z) * p
         d += 1
@@ -369,13 +408,13 @@ def _largest_below(n, shape, odds):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _fill(noisy, n, z, law, kind, ones, others, parts):  # type: ignore[no-untyped-def]
+def _fill(noisy, n, z, law, own, kind, ones, others, parts):  # type: ignore[no-untyped-def]
     """Fill in what `_moments` returns of all cells of a group, if they are near or if they are far."""
     shape, cells = parts.shape[kind], parts.cells
     log_total, mean, variance = parts.log_total[kind], parts.mean[kind], parts.variance[kind]
     # Of smaller shapes no count is as large as its group; sums to no end are known of one law.
     p = law.first
-    below = _largest_below(n, shape.max(), z * p) if law.fall == 1.0 else 0.0
+    below = _largest_below(n, shape.max(), z * p) if law.fall == 1.0 and own.size == 0 else 0.0
     unlimited = below > 0.0
     if unlimited:
         rest = 1.0 - z * p
@@ -389,11 +428,11 @@ def _fill(noisy, n, z, law, kind, ones, others, parts):  # type: ignore[no-untyp
         _moments_of_ones(cells[:ones], shape, z, p, n, log_total, mean, variance)
     for i in range(others if unlimited else 0, cells.size if unlimited else noisy.size):
         c = cells[i] if unlimited else i
-        log_total[c], mean[c], variance[c] = _moments(noisy[c], shape[c], z, law, n)
+        log_total[c], mean[c], variance[c] = _moments(noisy[c], shape[c], z, _law_of(law, own, c), n)
 
 
 @_compiled
-def _tilted(noisy, expected, n, deviations, law, limit, moments, parts):  # type: ignore[no-untyped-def]
+def _tilted(noisy, expected, n, deviations, law, own, limit, moments, parts):  # type: ignore[no-untyped-def]
     """Fill in moments of a group's counts, tilted so that means within limits add up to n; return odds."""
     mean, variance, low, high = moments
     shape, log_total, means, variances, odds, far, cells, _ = parts
@@ -404,18 +443,19 @@ def _tilted(noisy, expected, n, deviations, law, limit, moments, parts):  # type
     log_none = math.log(1.0 - odds_near), math.log(1.0 - odds_far)
     prior = math.log(deviations.share) - math.log(1.0 - deviations.share)
     # No more than floats hold; where each step is rarer than the one before, as much as the last one needs.
-    last = -limit * math.log(law.fall)
-    most = min(30.0, 500.0 / n) if law.fall == 1.0 else min(30.0 + last, _MOST_TILT)
-    top, bottom = -math.log(odds_far * law.first) + most, -min(60.0 + last, _MOST_TILT)
-    tilt = min(0.0, -math.log(odds_far * law.first) / 2)
+    steepest = law if own.size == 0 else _law_of(law, own, np.argmin(own))
+    last = -limit * math.log(steepest.fall)
+    most = min(30.0, 500.0 / n) if steepest.fall == 1.0 else min(30.0 + last, _MOST_TILT)
+    top, bottom = -math.log(odds_far * steepest.first) + most, -min(60.0 + last, _MOST_TILT)
+    tilt = min(0.0, -math.log(odds_far * steepest.first) / 2)
     ones, others = 0, cells.size  # from both ends of `cells`
     for c in range(noisy.size):
         share = max(expected[c], _LEAST) / n
         shape[0, c], shape[1, c] = deviations.near * share, deviations.far * share
         low[c], high[c] = max(0, noisy[c] - limit), max(0, min(noisy[c] + limit, n))
         odds[c] = prior + shape[1, c] * log_none[1] - shape[0, c] * log_none[0]
-        if noisy[c] > 0:
-            y = min(noisy[c], n)
+        y = _nearest(noisy[c], n)
+        if y > 0:
             odds[c] += log_rising(shape[1, c], y) - log_rising(shape[0, c], y) + y * log_ratio
         if noisy[c] == 1 and shape[0, c] < _SMALL:  # then the other shape, too
             cells[ones] = c
@@ -427,7 +467,7 @@ def _tilted(noisy, expected, n, deviations, law, limit, moments, parts):  # type
     for turn in range(61):
         z = math.exp(tilt)
         for kind in range(2):
-            _fill(noisy, n, (odds_near, odds_far)[kind] * z, law, kind, ones, others, parts)
+            _fill(noisy, n, (odds_near, odds_far)[kind] * z, law, own, kind, ones, others, parts)
         total, spread = 0.0, 0.0
         for c in range(noisy.size):
             log_odds = odds[c] + log_total[1, c] - log_total[0, c]
@@ -501,13 +541,15 @@ def _some(parts, k):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _posterior(noisy, offsets, expected, n, deviations, law, limit, result):  # type: ignore[no-untyped-def]
+def _posterior(noisy, offsets, expected, n, deviations, law, own, limit, result):  # type: ignore[no-untyped-def]
     most = np.diff(offsets).max()
     room, low, high = _room_for(most), np.empty(most), np.empty(most)
     for g in range(n.size):
         cells, k = slice(offsets[g], offsets[g + 1]), offsets[g + 1] - offsets[g]
         moments = _Moments(result[0, cells], result[1, cells], low[:k], high[:k])
-        _tilted(noisy[cells], expected[cells], n[g], deviations, law, limit, moments, _some(room, k))
+        of_cells = own[offsets[g] : min(offsets[g + 1], own.size)]  # none where there are none
+        parts = _some(room, k)
+        _tilted(noisy[cells], expected[cells], n[g], deviations, law, of_cells, limit, moments, parts)
         _meet(moments.mean, moments.low, moments.high, n[g])
 
 
@@ -527,8 +569,8 @@ def _quantile(noisy, n, near, far, law, mean, level, weights):  # type: ignore[n
     """
     if mean < level:  # Markov's inequality
         return 0
-    y = min(max(noisy, 0), n)
-    p = start = _first_step(noisy, y, law)
+    y = _nearest(noisy, n)
+    p = _first_step(y - noisy, law)
     log_large = math.log(_LARGE)
     first, second, log_first, log_second = 1.0, 1.0, near[2], far[2]
     near_scale, far_scale = math.exp(log_first), math.exp(log_second)
@@ -549,7 +591,7 @@ def _quantile(noisy, n, near, far, law, mean, level, weights):  # type: ignore[n
             return y + d
     first, second, log_first, log_second = 1.0, 1.0, near[2], far[2]
     near_scale, far_scale = math.exp(log_first), math.exp(log_second)
-    p = start
+    p = _first_step(noisy - y, law)
     for d in range(y):
         step = (y - d) * p
         p *= law.fall
@@ -564,32 +606,34 @@ def _quantile(noisy, n, near, far, law, mean, level, weights):  # type: ignore[n
 
 
 @_compiled
-def _quantiles(noisy, n, odds, law, level, moments, parts, counts):  # type: ignore[no-untyped-def]
+def _quantiles(noisy, n, odds, law, own, level, moments, parts, counts):  # type: ignore[no-untyped-def]
     """Fill in the quantiles of a group's counts, within limits, and return their sum."""
     total = 0.0
     for c in range(noisy.size):
         log_far = math.log(max(parts.far[c], 1e-300)) - parts.log_total[1, c]
         log_near = math.log(max(1.0 - parts.far[c], 1e-300)) - parts.log_total[0, c]
         near, far = (parts.shape[0, c], odds[0], log_near), (parts.shape[1, c], odds[1], log_far)
-        count = _quantile(noisy[c], n, near, far, law, moments.mean[c], level, parts.weights)
+        of_cell = _law_of(law, own, c)
+        count = _quantile(noisy[c], n, near, far, of_cell, moments.mean[c], level, parts.weights)
         counts[c] = min(max(count, moments.low[c]), moments.high[c])
         total += counts[c]
     return total
 
 
 @_compiled
-def _least_loss(noisy, offsets, expected, n, deviations, law, limit, counts):  # type: ignore[no-untyped-def]
+def _least_loss(noisy, offsets, expected, n, deviations, law, own, limit, counts):  # type: ignore[no-untyped-def]
     most = np.diff(offsets).max()
     room, bounds, lower = _room_for(most), np.empty((4, most)), np.empty(most)
     for g in range(n.size):
         cells, k = slice(offsets[g], offsets[g + 1]), offsets[g + 1] - offsets[g]
         parts, upper = _some(room, k), counts[cells]
         moments = _Moments(bounds[0, :k], bounds[1, :k], bounds[2, :k], bounds[3, :k])
-        odds = _tilted(noisy[cells], expected[cells], n[g], deviations, law, limit, moments, parts)
+        of_cells = own[offsets[g] : min(offsets[g + 1], own.size)]
+        odds = _tilted(noisy[cells], expected[cells], n[g], deviations, law, of_cells, limit, moments, parts)
         # As many at `high` or fewer, and more at `low`.
         low, high, level, total = 0.0, 1.0, 0.5, 0.0
         for _ in range(40):
-            total = _quantiles(noisy[cells], n[g], odds, law, level, moments, parts, upper)
+            total = _quantiles(noisy[cells], n[g], odds, law, of_cells, level, moments, parts, upper)
             if total == n[g]:
                 break
             if total > n[g]:
@@ -599,8 +643,8 @@ def _least_loss(noisy, offsets, expected, n, deviations, law, limit, counts):  #
             level = (low + high) / 2
         if total != n[g]:
             # Those at the level are equal: each gets its part.
-            over = _quantiles(noisy[cells], n[g], odds, law, low, moments, parts, lower[:k])
-            under = _quantiles(noisy[cells], n[g], odds, law, high, moments, parts, upper)
+            over = _quantiles(noisy[cells], n[g], odds, law, of_cells, low, moments, parts, lower[:k])
+            under = _quantiles(noisy[cells], n[g], odds, law, of_cells, high, moments, parts, upper)
             part = (n[g] - under) / max(over - under, 1.0)
             for c in range(k):
                 upper[c] += part * (lower[c] - upper[c])
@@ -609,18 +653,19 @@ def _least_loss(noisy, offsets, expected, n, deviations, law, limit, counts):  #
 
 
 @_compiled
-def _log_likelihoods(noisy, offsets, expected, n, concentration, law, result):  # type: ignore[no-untyped-def]
+def _log_likelihoods(noisy, offsets, expected, n, concentration, one_law, own, result):  # type: ignore[no-untyped-def]
     """Fill in the log-likelihood of each noisy count, but for what no concentration changes."""
     for g in range(n.size):
         z = n[g] / (n[g] + concentration)
-        log_z, log_rest, log_none = math.log(z), math.log(1.0 - z), math.log(1.0 - z * law.first)
+        log_z, log_rest, log_none = math.log(z), math.log(1.0 - z), math.log(1.0 - z * one_law.first)
         for c in range(offsets[g], offsets[g + 1]):
+            law = _law_of(one_law, own, c)
             shape = concentration * max(expected[c], _LEAST) / n[g]
             if noisy[c] <= 0 and law.fall == 1.0:
                 result[c] = shape * (log_rest - log_none)
                 continue
-            y = max(noisy[c], 0)
-            p = _first_step(noisy[c], y, law)
+            y = _nearest(noisy[c], np.inf)
+            p = _first_step(y - noisy[c], law)
             total, weight, at_y, d = 1.0, 1.0, 1.0, 0
             divided = 0
             while weight * (d + 1) >= 1e-10 * total:
@@ -631,7 +676,7 @@ def _log_likelihoods(noisy, offsets, expected, n, concentration, law, result):  
                 if weight > _LARGE:
                     weight, at_y, total = weight / _LARGE, at_y / _LARGE, total / _LARGE
                     divided += 1
-            weight, d, p = at_y, 0, _first_step(noisy[c], y, law)
+            weight, d, p = at_y, 0, _first_step(noisy[c] - y, law)
             while d < y:
                 weight *= (y - d) / (max(shape + y - d - 1, 1e-300) * z) * p
                 d += 1

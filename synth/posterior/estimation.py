@@ -315,9 +315,8 @@ class _Part:
 
     @classmethod
     def of(cls, table: MeasuredTable, groups: slice) -> _Part:
-        cells = MeasuredTable(table.n[groups], table.domain[groups], table.domains, table.parameters)
         begin, stop = table.offsets[[groups.start, groups.stop]].tolist()
-        return cls(groups, slice(begin, stop), cells)
+        return cls(groups, slice(begin, stop), table.some(groups))
 
 
 class _Fit:
@@ -415,13 +414,13 @@ class _Fit:
             deviations = self._deviations(k, noisy, expected)
         whole = kin is None and _are_places(place, member)  # nobody reads sums of groups
         for part in self._parts[k]:
-            counts, size = (noisy[part.cells], part.table.offsets), part.table.n
+            counts, size, own = (noisy[part.cells], part.table.offsets), part.table.n, part.table.variances
             prior = expect_anywhere(expected[part.cells], part.table.offsets, size)
             if not whole or len(self._tables) > 1:
-                mean, spread = posterior(*counts, prior, size, deviations, table.law)
+                mean, spread = posterior(*counts, prior, size, deviations, table.law, own)
                 variance[part.cells] = spread
             if whole:
-                mean = least_loss(*counts, prior, size, deviations, table.law)
+                mean = least_loss(*counts, prior, size, deviations, table.law, own)
             if not np.isfinite(mean).all():  # every row that has such a cell would come out uniform
                 raise ArithmeticError(
                     "posteriors of noisy counts are not finite, which is a fault of odsynth"
@@ -437,7 +436,8 @@ class _Fit:
         for part in self._parts[k]:
             offsets, size, of = part.table.offsets, part.table.n, kin[part.groups]
             prior = expect_anywhere(expected[part.cells], offsets, size)
-            mean, _ = posterior(noisy[part.cells], offsets, prior, size, deviations, law)
+            own = part.table.variances
+            mean, _ = posterior(noisy[part.cells], offsets, prior, size, deviations, law, own)
             shown = np.empty_like(mean)
             _profiles(mean, prior, offsets, size, of - of.min(), deviations, shown)
             profile[part.cells] = shown
@@ -460,13 +460,14 @@ class _Fit:
         for part in self._parts[k]:
             inside = sample[(sample >= part.groups.start) & (sample < part.groups.stop)] - part.groups.start
             if inside.size:
-                counts, prior = noisy[part.cells], expected[part.cells]
+                counts, means = noisy[part.cells], expected[part.cells]
                 for group in inside.tolist():
                     cells = slice(*part.table.offsets[group : group + 2].tolist())
-                    sampled.append((counts[cells].copy(), prior[cells].copy()))
-        some, means = map(np.concatenate, zip(*sampled, strict=True))
+                    sampled.append((counts[cells].copy(), means[cells].copy()))
+        some, prior = map(np.concatenate, zip(*sampled, strict=True))
         offsets, n = offsets_of(table.k[sample]), table.n[sample]
-        return likeliest_deviations(some, offsets, expect_anywhere(means, offsets, n), n, table.law)
+        prior = expect_anywhere(prior, offsets, n)
+        return likeliest_deviations(some, offsets, prior, n, table.law, table.some(sample).variances)
 
     def agree(self, noisy: Sequence[Cells], targets: Sequence[Cells], variances: Sequence[Cells]) -> None:
         """Change the targets of tables so that homes add up alike in all.
@@ -494,7 +495,7 @@ class _Fit:
                 of_total = self._area_totals(k, variance, common)
                 sums = self._area_totals(k, target, common)
             else:
-                of_total = self._cells_of_areas(k, common) * self._tables[k].law.variance
+                of_total = self._noise_of_areas(k, common)
                 sums = self._area_totals(k, noisy[k], common)
             precision += 1 / np.maximum(of_total, _LEAST_SPREAD)
             total += sums / np.maximum(of_total, _LEAST_SPREAD)
@@ -508,13 +509,13 @@ class _Fit:
                     _move(moved, variance[part.cells], part.table.n, *_areas(part.table, common), missing)
                     target[part.cells] = moved
 
-    def _cells_of_areas(self, k: int, common: Int32) -> Float64:
-        """Return how many cells of a table each area has."""
-        count = np.zeros(common.size)
+    def _noise_of_areas(self, k: int, common: Int32) -> Float64:
+        """Return the variance of the noise of each area's total."""
+        total = np.zeros(common.size)
         for part in self._parts[k]:
             offsets, begin, area = _areas(part.table, common)
-            _area_totals(np.ones(int(offsets[-1])), offsets, begin, area, count)
-        return count
+            _area_totals(part.table.noise_variances, offsets, begin, area, total)
+        return total
 
     def _area_totals(self, k: int, values: Cells, common: Int32) -> Float64:
         total = np.zeros(common.size)

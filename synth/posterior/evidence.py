@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ Int64 = NDArray[np.int64]
 
 GEOMETRIC, URN, GAUSSIAN = 0, 1, 2
 
+_STEP = 0.01  # between logarithms of variances
 _TINY = 1e-11  # part of a count's posterior that may be left out at either end
 _DEVIATIONS = 8.0
 _LARGEST = 300.0  # logarithm of odds: floats end beyond its double
@@ -65,11 +66,22 @@ class Evidence:
     keep: Float64
 
     @classmethod
-    def noise(cls, table: MeasuredTable, noisy: NDArray[np.integer]) -> Evidence:
-        """Return that of noisy counts, shape (n_cells,)."""
+    def noise(cls, table: MeasuredTable, noisy: NDArray[Any]) -> Evidence:
+        """Return that of noisy counts, shape (n_cells,).
+
+        Of those with a variance of their own the whole numbers next to them, as if of Gaussian noise.
+        """
+        if table.variances is not None:
+            # Kinds are variances a hundredth apart; what rounding adds is uniform.
+            steps = np.rint(np.log(table.variances + 1 / 12) / _STEP)
+            kinds, which = np.unique(steps, return_inverse=True)
+            kind_of_cell = which.astype(np.min_scalar_type(kinds.size))
+            parameter = parameter_of_variance(GAUSSIAN, np.exp(kinds * _STEP))
+            seen = np.rint(noisy).astype(np.int64)
+            return cls(GAUSSIAN, seen, kind_of_cell, parameter, np.ones(kinds.size))
         first, fall = table.law
-        kind, parameter = (GEOMETRIC, first) if fall == 1 else (GAUSSIAN, math.log(first))
-        return cls(kind, noisy, np.zeros(noisy.size, np.uint8), np.array([parameter]), np.ones(1))
+        kind, number = (GEOMETRIC, first) if fall == 1 else (GAUSSIAN, math.log(first))
+        return cls(kind, noisy, np.zeros(noisy.size, np.uint8), np.array([number]), np.ones(1))
 
     def of(self, cells: slice | Int64) -> tuple[Int64, Float64, Float64]:
         """Return what was seen of some cells, their parameter, and their retention."""

@@ -141,12 +141,12 @@ def learn_margins(table: MeasuredTable, noisy: Int64, expected: Float64, margins
     """
     group = np.repeat(np.arange(table.n.size), table.k)
     position = np.arange(group.size) - table.offsets[group]
-    variance = table.law.variance
+    variances = table.noise_variances
     sums = []  # of each attribute: the label of every cell, noisy sums by label, and the variances of these
     for margin in margins:
         kind = np.unique(margin * table.domains.n_domains + table.domain, return_inverse=True)[1]
         label = kind[group] * int(table.k.max()) + position
-        sums.append((label, np.bincount(label, noisy), variance * np.bincount(label)))
+        sums.append((label, np.bincount(label, noisy), np.bincount(label, variances)))
     for label, counted, noise in sums * _MARGIN_TURNS:
         total = np.bincount(label, expected)
         ratio = counted / np.maximum(total, 1e-300)

@@ -209,7 +209,11 @@ class JobDraws:
         layout = JobLayout(plan)
         try:
             stored = read_measurements(release.public, plan, layout)[0]
-            noisy = [_read_counts(plan, *part) for part in zip(stored, layout.tables, strict=True)]
+            layout, added = layout.with_history(stored)
+            if layout.tables[0].variances is None:
+                noisy = [_read_counts(plan, *part) for part in zip(stored, layout.tables, strict=True)]
+            else:
+                noisy = [counts[:] for counts in added]
         except FormError as error:
             raise not_as_released(release.public, error) from error
         tables: list[MeasuredTable] = list(layout.tables)

@@ -125,7 +125,7 @@ def test_likelihoods_differ_between_concentrations_as_the_plain_ones_do(case: li
     fast, plain = [], []
     for kappa in (1.0, 64.0):
         logs = np.empty(y.size)
-        _log_likelihoods(y, offsets, expected, sizes, kappa, p, logs)
+        _log_likelihoods(y, offsets, expected, sizes, kappa, p, np.empty(0), logs)
         fast.append(logs.sum())
         one = Deviations(kappa, kappa, 0.5)
         plain.append(log_likelihood(y.tolist(), expected.tolist(), n, one, p))
@@ -250,3 +250,50 @@ def test_counts_far_from_what_was_expected_have_a_posterior(
     found = likeliest_deviations(counts, offsets, means, sizes, Law(0.9))
     assert 0 < found.share < 1
     assert found.far < found.near
+
+
+def test_counts_with_variances_of_their_own_have_the_posterior_of_a_grid() -> None:
+    """Counts need not be whole, and no cell's noise need be that of another."""
+    rng = np.random.default_rng(8)
+    n, k = 60, 7
+    expected = rng.dirichlet(np.full(k, 2.0)) * n
+    seen = expected + rng.normal(0, 2, k)
+    own = rng.uniform(0.4, 8, k)
+    law, offsets, sizes = gaussian(9.0), np.array([0, k]), np.array([n])
+    mean, variance = posterior(seen, offsets, expected, sizes, SOME, law, own)
+    x = np.arange(n + 1)
+
+    def moments(tilt: float) -> tuple[np.ndarray, np.ndarray]:
+        means, variances = np.empty(k), np.empty(k)
+        for c in range(k):
+            logs = []
+            for kappa, part in ((SOME.near, 1 - SOME.share), (SOME.far, SOME.share)):
+                shape = kappa * expected[c] / n
+                of_count = gammaln(shape + x) - gammaln(shape) - gammaln(x + 1)
+                of_count += shape * np.log(kappa / (n + kappa)) + x * np.log(n / (n + kappa))
+                logs.append(np.log(part) + of_count)
+            log = np.logaddexp(*logs) - (x - seen[c]) ** 2 / (2 * own[c]) + tilt * x
+            weight = np.exp(log - log.max())
+            weight /= weight.sum()
+            means[c] = weight @ x
+            variances[c] = weight @ x**2 - means[c] ** 2
+        return means, variances
+
+    tilt = brentq(lambda tilt: moments(tilt)[0].sum() - n, -5, 5)
+    means, variances = moments(tilt)
+    assert mean == pytest.approx(means, abs=2e-3)
+    assert variance == pytest.approx(variances, rel=2e-2)
+    whole = least_loss(seen, offsets, expected, sizes, SOME, law, own)
+    assert whole.sum() == pytest.approx(n)
+    assert np.abs(whole - means).max() < 2
+
+
+@pytest.mark.parametrize("law", [gaussian(2.0), gaussian(9.0)])
+def test_variances_that_are_those_of_the_law_change_nothing(law: Law) -> None:
+    y, offsets, expected, sizes = group([(3, 2.0), (-2, 1.0), (9, 4.0), (0, 0.1)], 11)
+    own = np.full(y.size, -0.5 / np.log(law.first))
+    for function in (lambda *of: posterior(*of)[0], least_loss):
+        given = offsets, expected, sizes, SOME, law
+        assert function(y.astype(np.float64), *given, own) == pytest.approx(function(y, *given), abs=1e-9)
+    alone = likeliest_deviations(y, offsets, expected, sizes, law)
+    assert likeliest_deviations(y.astype(np.float64), offsets, expected, sizes, law, own)[:2] == alone[:2]
