@@ -84,7 +84,7 @@ class Entry:
     period: str | None = None
     epsilon: Fraction | None = None  # the budget, or what was debited; a budget may be in rho only
     delta: Fraction | None = None
-    rho: Fraction | None = None  # of a debit: the zCDP of discrete Gaussian noise
+    rho: Fraction | None = None  # of a debit: the zCDP of Gaussian noise, or of refining
     plan_sha256: str | None = None  # of a debit: the hash of the plan, and the name of the release
     release: str | None = None
     policy: str | None = None  # of a debit: what it is a guarantee of (`pipelines.ledger.terms`)

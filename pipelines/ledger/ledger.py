@@ -37,6 +37,7 @@ from pipelines.ledger.budgets import (
     left_of,
     line_of_text,
     period_label,
+    refined_by,
     spent_of,
     utc_text,
 )
@@ -79,8 +80,8 @@ class Charge:
     policy : str
         The text of its terms (`Terms`): what it is a guarantee of.
     rho : Fraction or None
-        Its zCDP for the same neighbours, if it has discrete Gaussian noise (Lemma 50); of other mechanisms
-        None.
+        Its zCDP for the same neighbours, if it has discrete Gaussian noise (Lemma 50), or refines a release
+        (Lemma 59); otherwise None.
     previous : str or None
         The debit on which it must follow (`last_debit`), because the release has committed to that.
     """
@@ -181,7 +182,7 @@ class Ledger:
         charge : Charge
         budget : Budget
             What the configuration allows in the release's period. One that differs from the last is entered
-            too.
+            too. Where a release is refined, the budgets that were last entered count in place of these.
         beside : iterable of Budget
             What the configuration allows over all periods, where `budget` is for one, and in years. One that
             differs from the last is entered too.
@@ -226,6 +227,8 @@ class Ledger:
             about = charge.plan_sha256, charge.release, under
             entry = Entry(0, time, "debit", data_set, budget.period, *price, *about)
             check_refined(entries, entry)
+            if refined_by(entry) is not None:  # its configuration is as old as the release that it refines
+                budget, beside = entered[data_set, budget.period, None], ()
             binding = budgets_of_debit(entries, data_set, budget, beside)
             check_terms(entries, data_set, binding, terms, time)
             for limit in binding:

@@ -610,15 +610,33 @@ def refined(ledger: Ledger, first: Debit, epsilon: str, **change: Any) -> Debit:
 
 
 def test_a_window_counts_what_a_debit_in_it_refines(ledger: Ledger) -> None:
-    first = pay(ledger, "1", "0", now=NOON, budget=LIFE)
     later, window = NOON.replace(year=2036), Budget(Fraction(4), Fraction(1, 4), years=5)
+    first = pay(ledger, "1", "0", now=NOON, budget=LIFE, beside=[window])
     with pytest.raises(OverBudgetError):
-        refined(ledger, first, "3.5", now=later, budget=LIFE, beside=[window])
-    refined(ledger, first, "2.5", now=later, budget=LIFE, beside=[window])
+        refined(ledger, first, "3.5", now=later, budget=LIFE)
+    refined(ledger, first, "2.5", now=later, budget=LIFE)
     with pytest.raises(OverBudgetError):
         pay(ledger, "0.75", "0", now=later, budget=LIFE, beside=[window])
     pay(ledger, "0.5", "0", now=later, budget=LIFE, beside=[window])
     assert ledger.spent("jobs", since=later).epsilon == 4
+
+
+def test_refining_does_not_bring_an_older_larger_budget_back(ledger: Ledger) -> None:
+    """The configuration of a refined release is that of the earlier one, whatever was decided since."""
+    old = {
+        "budget": Budget(Fraction(20), Fraction(1, 2)),
+        "beside": [Budget(None, Fraction(0), None, Fraction(50), 5)],
+    }
+    first = pay(ledger, "1", "0", **old)
+    lowered = Budget(Fraction(3), Fraction(1, 2)), Budget(None, Fraction(0), None, Fraction(10), 5)
+    pay(ledger, "1", "0", budget=lowered[0], beside=[lowered[1]])
+    before = ledger.entries()
+    for rehearse in (True, False):
+        with pytest.raises(OverBudgetError, match=r"remaining epsilon 1, delta 0\.5; asked epsilon 1\.5"):
+            refined(ledger, first, "1.5", rehearse=rehearse, **old)
+    assert ledger.entries() == before
+    refined(ledger, first, "1", **old)
+    assert {account.budget for account in ledger.accounts()} == {*lowered}
 
 
 def test_a_release_is_refined_once_and_from_the_budget_that_paid_for_it(ledger: Ledger) -> None:
