@@ -163,17 +163,25 @@ def debits_of(entries: list[Entry], data_set: str, period: str | None, since: st
 
     For None, in all periods. What a debit since then refines counts too, as both paid for it together.
     """
-    debits: list[Entry] = []
-    refined: set[str] = set()
+    return [
+        entry
+        for entry, time in timed_debits(entries)
+        if time >= since
+        and look_alike(entry.data_set or "", data_set)
+        and (period is None or look_alike(entry.period or "", period))
+    ]
+
+
+def timed_debits(entries: list[Entry]) -> list[tuple[Entry, str]]:
+    """Return the debits, each with its time, or with that of the last debit that refines it."""
+    debits: list[tuple[Entry, str]] = []
+    times: dict[str, str] = {}
     for entry in reversed(entries):
-        if (
-            entry.kind == "debit"
-            and (entry.time >= since or entry.hash[:_SHOWN] in refined)
-            and look_alike(entry.data_set or "", data_set)
-            and (period is None or look_alike(entry.period or "", period))
-        ):
-            debits.append(entry)
-            refined.add(refined_by(entry) or "")
+        if entry.kind == "debit":
+            time = max(entry.time, times.get(entry.hash[:_SHOWN], ""))
+            debits.append((entry, time))
+            if (refined := refined_by(entry)) is not None:
+                times[refined] = time
     return debits[::-1]
 
 

@@ -30,6 +30,7 @@ from pipelines.ledger.budgets import (
     last_budgets,
     line_of_text,
     spent_of,
+    timed_debits,
     utc_text,
 )
 from pipelines.ledger.chain import Entry, LedgerError
@@ -281,10 +282,9 @@ def _summed(entries: list[Entry], time: str) -> list[Entry]:
     budgets = {(e.data_set, e.years): e for e in entries if e.kind == "budget" and e.period is None}
     windows = [budget.since(time) for budget in last_budgets([*budgets.values()]).values() if budget.years]
     spent: dict[tuple[str, str | None, str], list[Entry]] = {}
-    for entry in entries:
-        if entry.kind == "debit":
-            day = entry.time[:10] if windows and entry.time >= min(windows) else ""
-            spent.setdefault((entry.data_set or "", entry.period, day), []).append(entry)
+    for entry, last in timed_debits(entries):
+        day = last[:10] if windows and last >= min(windows) else ""
+        spent.setdefault((entry.data_set or "", entry.period, day), []).append(entry)
     result = [*budgets.values()]
     for (data_set, period, day), debits in spent.items():
         cost, key = cost_of_debits(debits), (0, day, "debit", data_set, period)

@@ -26,6 +26,7 @@ from helpers import NOW, SCHEDULE, with_values
 from pipelines.config.loading import ReleaseConfig
 from pipelines.config.toml import ConfigError
 from pipelines.ledger.budgets import Budget, OverBudgetError, spent_of
+from pipelines.ledger.budgets import left_of as budget_left
 from pipelines.ledger.chain import Entry, LedgerError
 from pipelines.ledger.ledger import Charge, Ledger
 from pipelines.running.payment import left_in, most_cost_of, read_ledger
@@ -334,6 +335,21 @@ def test_what_was_spent_is_kept_in_few_entries(
     assert len(few) <= 4
     for period in (None, "2025", "2026"):
         assert spent_of(few, "jobs", period) == spent_of(debits, "jobs", period)
+
+
+@pytest.mark.parametrize(("refines", "left"), [("", 2), (f", refines {'a' * 16}", 1)])
+def test_what_is_left_of_a_window_is_what_the_ledger_says(refines: str, left: int) -> None:
+    """A release of ten years ago counts no more, unless one of last year refines it: then as long as that."""
+    old = Entry(0, "2016-03-01T12", "debit", "jobs", None, Fraction(1), Fraction(0), hash="a" * 64)
+    name = f"again, run {'0' * 16}{refines}"
+    new = Entry(0, "2025-03-01T12", "debit", "jobs", None, Fraction(3), Fraction(0), release=name)
+    window = Budget(Fraction(5), Fraction(0), years=5)
+    stated = Entry(0, old.time, "budget", "jobs", epsilon=Fraction(5), delta=Fraction(0), years=5)
+    entries = [stated, old, new]
+    few = _summed(_summed(entries, "2026-01-01"), "2026-01-01")
+    for time, remaining in (("2026-01-01", left), ("2030-02-28", left), ("2030-03-01", 5)):
+        for told in (entries, few):
+            assert budget_left(told, "jobs", [window], time)["epsilon"] == remaining
 
 
 def test_what_is_paid_already_costs_nothing_more(office: Callable[..., Office]) -> None:
