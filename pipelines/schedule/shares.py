@@ -74,11 +74,18 @@ def noise_in_words(config: ReleaseConfig, releases: int, delta: Fraction) -> str
     if total is None:
         return ""
     epsilon, own_delta, rho = total
+    if epsilon is not None and rho is not None:
+        return "the budget limits both accounts, and releases must fit in both: noise is not compared"
     records, rest = config.jobs.records_per_worker, own_delta if rho is None else delta - own_delta
-    if rest <= 0 or not config.allows("gaussian"):
+    if not config.allows("gaussian") or (rho is None and rest == 0):
         return (
             "discrete Gaussian noise is no choice here: it needs a delta above 0, homes alone protected, and "
             "no setting that only resampling has"
+        )
+    if rest <= 0:
+        return (
+            f"a budget in rho with a delta of {decimal_up(own_delta)} beside it has no epsilon at delta "
+            f"{decimal_up(delta)}, so noise is not compared; choose a larger delta"
         )
     cap = epsilon if epsilon is not None else _epsilon_within(rho or Fraction(0), rest, releases)
     within = _rho_within(cap, rest, releases) if rho is None else rho
@@ -88,12 +95,11 @@ def noise_in_words(config: ReleaseConfig, releases: int, delta: Fraction) -> str
         f"noise, by plain sums, has a variance of {geometric:.3g} on a count, discrete Gaussian noise in "
         f"all of them {gaussian:.3g}"
     )
-    if epsilon is not None and rho is not None:
-        return f"{words}. The budget limits both accounts, and releases must fit in both"
     if gaussian < geometric and rho is None:
         return (
             f'{words}. So Gaussian noise loses less. It needs a budget of rho = "{decimal_down(within, 6)}" '
-            "in place of epsilon, stated before the first release, and no release with other noise"
+            "in place of epsilon, stated before the first release, and no release with other noise or with "
+            "more than an equal share"
         )
     if gaussian >= geometric and epsilon is None:
         return f"{words}. So geometric noise and a budget in epsilon would lose less"

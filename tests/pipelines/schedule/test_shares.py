@@ -85,8 +85,13 @@ def test_other_noise_has_the_pure_epsilon_of_its_rho(shared: Callable[..., Relea
         ({"rho": str(CAP)}, 20, CHOICE.format(46.7, 14.4, "Gaussian noise loses less")),
         ({"rho": str(CAP)}, 1, CHOICE.format(0.0279, 0.72, "geometric noise and a budget in epsilon would")),
         ({"epsilon": "8"}, 20, "discrete Gaussian noise is no choice here"),
-        ({"rho": "1", "epsilon": "8", "delta": "1e-6"}, 20, "The budget limits both accounts"),
-        ({"rho": "1", "delta": "1e-5"}, 20, "discrete Gaussian noise is no choice here"),
+        ({"rho": "99", "epsilon": "1", "delta": "1e-6"}, 20, "both: noise is not compared"),
+        ({"rho": "1", "delta": "1e-5"}, 20, "has no epsilon at delta 0.00001, so noise is not compared"),
+        (
+            {"epsilon": "1", "delta": "1e-5"},
+            20,
+            "no release with other noise or with more than an equal share",
+        ),
     ],
 )
 def test_which_noise_loses_less(
