@@ -11,11 +11,12 @@ import synth
 from geo_data.arguments import PathLike, path_of
 from pipelines.config.fields import absolute
 from pipelines.config.loading import ReleaseConfig
+from pipelines.config.sections import LONGEST_TITLE, tiers_in_ledger
 from pipelines.config.toml import ConfigError
-from pipelines.plans.form import plan_hash
+from pipelines.ledger.budgets import refines_in_ledger
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.storage import load_plan, save_plan
-from pipelines.release.certificate import Certificate
+from pipelines.release.certificate import Certificate, parse_certificate
 from pipelines.release.verification import VerificationError, verify
 from pipelines.running.folder import Refined, RunFolder, RunState
 from pipelines.running.preflight import blame_plan, check_ready, load_back
@@ -81,6 +82,7 @@ def refine(
     refines = _refinable(folder, first, weaker)
     to = folder.with_name(f"{folder.name}-refined") if out is None else path_of(out, "out")
     config = _refined_config(first.config, synth.exact(epsilon, "epsilon")).with_out(to)
+    _refuse_long_title(folder, config, refines)
     check_ready(config, new=True, public=False)
     _check_earlier(done.public, first.certificate)
     write = partial(_write_plan, config, weaker, done.public)
@@ -119,6 +121,14 @@ def _refined_config(config: ReleaseConfig, epsilon: Fraction) -> ReleaseConfig:
     return config.model_copy(update={"privacy": privacy, "tiers": {**tiers, name: epsilon}})
 
 
+def _refuse_long_title(folder: Path, config: ReleaseConfig, refines: Refined) -> None:
+    """Refuse a title that a ledger cannot keep together with the names of tiers, or with what is refined."""
+    longest = LONGEST_TITLE - max(len(tiers_in_ledger(config.tiers)), len(refines_in_ledger(refines.debit)))
+    if len(config.release.name) > longest:
+        rule = f"a release is refined if its title has at most {longest} characters, which a ledger can keep"
+        raise ConfigError(f"{folder}: {rule}. Fix: {_AGAIN}")
+
+
 def _check_earlier(public: Path, certificate: Certificate) -> None:
     """Refuse an earlier release that is damaged, or is not that of its run."""
     try:
@@ -126,8 +136,10 @@ def _check_earlier(public: Path, certificate: Certificate) -> None:
     except VerificationError as error:
         if error.check != "for release" or certificate.for_release:
             raise
-    if plan_hash(public / "plan") != certificate.plan_sha256:
-        rule = "the plan is not that of the run in the confidential folder"
+    stated = parse_certificate((public / "certificate.json").read_bytes())
+    if (stated.plan_sha256, stated.created) != (certificate.plan_sha256, certificate.created):
+        # Another draw by the same plan has other noise, and its refinement would be noted of this one.
+        rule = "this is not the release of the run in the confidential folder"
         raise ConfigError(f"{public}: {rule}. Fix: put back a copy of the release")
 
 

@@ -20,6 +20,7 @@ from helpers import alone
 from pipelines import ConfigError, LedgerError, PublicReleaseError, Release, resume, verify
 from pipelines.cli.main import main
 from pipelines.ledger.ledger import Ledger
+from pipelines.release import certificate as certifying
 from pipelines.running import batches
 from pipelines.running import run as releasing
 from pipelines.running.folder import RunFolder
@@ -212,6 +213,22 @@ def test_a_damaged_release_is_not_refined(config: Configs, book: Path) -> None:
     assert len(debits(book)) == 1
 
 
+def test_another_draw_by_the_same_plan_is_not_refined(
+    config: Configs, book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy that was put back is of the other run: its own run would refine the same counts again."""
+    earlier = seeded(config())
+    monkeypatch.setattr(certifying, "_TIME", "2020-02-02T02:02:02Z")
+    other = seeded(config({"release.out": "other"}), 3)
+    monkeypatch.undo()
+    assert earlier.certificate.plan_sha256 == other.certificate.plan_sha256
+    shutil.rmtree(earlier.public)
+    shutil.copytree(other.public, earlier.public)
+    with pytest.raises(ConfigError, match=r"not the release of the run .*Fix: put back"):
+        pipelines.refine(earlier.out, "4.6")
+    assert len(debits(book)) == 2
+
+
 def test_another_ledger_does_not_pay(config: Configs, book: Path) -> None:
     earlier = seeded(config())
     book.unlink()
@@ -230,3 +247,14 @@ def test_the_verb_makes_it_and_says_where_it_is(config: Configs, book: Path) -> 
     assert made.exit_code == 0
     assert f"Public      {earlier.out}-refined/public" in made.stdout
     assert f"Ledger      debit {debits(book)[1].hash}" in made.stdout
+
+
+def test_a_title_that_a_ledger_keeps_with_what_is_refined(config: Configs, book: Path) -> None:
+    """The longest is refined; one letter more is refused with its reason, before anything is paid."""
+    longest = seeded(config({"release.name": "x" * 152}))
+    longer = seeded(config({"release.name": "x" * 153, "release.out": "longer"}), 3)
+    assert pipelines.refine(longest.out, "4.6").certificate.release.name == "x" * 152
+    assert len(debits(book)[2].release) == 200
+    with pytest.raises(ConfigError, match=r"at most 152 characters.*Fix: make a new release"):
+        pipelines.refine(longer.out, "4.6")
+    assert len(debits(book)) == 3
