@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from geo_data.arguments import PathLike, path_of
 from pipelines.config.languages import ENGLISH
@@ -16,6 +18,7 @@ from pipelines.views.changes.comparable import check_attribute, check_jobs, choo
 from pipelines.views.changes.counting import ChangeTable, compare_homes, compare_jobs
 from pipelines.views.changes.sides import Side
 from pipelines.views.folder import PublicReleaseError, check_target
+from pipelines.views.intervals.carrying import without_history
 from pipelines.views.pages import phrases, render
 from pipelines.views.release import Release, open_release
 
@@ -82,7 +85,9 @@ def compare(
     language = first.language if first.language == second.language else ENGLISH
     areas, remarks = _choose(sides, home, work, by, language)
     to.parent.mkdir(parents=True, exist_ok=True)
-    with whole_folder(to, mode=None) as folder:
+    with TemporaryDirectory() as scratch, whole_folder(to, mode=None) as folder:
+        sides = _apart(sides, Path(scratch), progress)
+        remarks += [phrases(language).redrawn(side.letter) for side in sides if side.redrawn is not None]
         tables, without = _tables(sides, areas, by, progress)
         say = phrases(language)
         for table in without:
@@ -94,6 +99,17 @@ def compare(
     words = f"{beyond:,} of {rows:,} rows are beyond noise; {README} says how many may be so by chance"
     _log.info("%s", words)
     return {words: to / name for words, name in files.items()}
+
+
+def _apart(sides: tuple[Side, Side], scratch: Path, progress: Progress | None) -> tuple[Side, Side]:
+    """Return the sides with independent noise: the later release without the history that it may share."""
+    a, b = sides
+    later = b if b.release.plan.config.release.year >= a.release.plan.config.release.year else a
+    if later.release.plan.history is None:
+        return sides
+    _log.info("Drawing %s again, without its history ...", later.letter)
+    redrawn = replace(later, redrawn=without_history(later.release, scratch / later.letter, progress))
+    return (a, redrawn) if later is b else (redrawn, b)
 
 
 def _choose(

@@ -82,11 +82,14 @@ class Side:
     release : Release
     numbering : Geography
         That of A: areas have its numbers on both sides, by their codes.
+    redrawn : Release, optional
+        The same release, with draws that have no noise in common with the other side.
     """
 
     letter: str
     release: Release
     numbering: Geography
+    redrawn: Release | None = None
 
     @property
     def name(self) -> str:
@@ -100,8 +103,8 @@ class Side:
 
     @cached_property
     def draws(self) -> PosteriorDraws:
-        """The draws that the release carries."""
-        return self.release.draws()
+        """The draws that the release carries, or that were made in their place."""
+        return (self.redrawn or self.release).draws()
 
     def jobs(self, level: str, by: tuple[str, ...]) -> JobNumbers:
         """Return what is known of jobs by workplace."""

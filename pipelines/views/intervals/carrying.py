@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from geo_data.crosswalk import group_places
 from geo_data.geography import Geography
 from pipelines.plans.workload import Table
 from pipelines.release.description import file_names
-from pipelines.release.intervals import N_DRAWS, TableDraws, interval_tables, write_draws
+from pipelines.release.intervals import INTERVALS_FILE, N_DRAWS, TableDraws, interval_tables, write_draws
 from pipelines.release.measurements import measurement_files
 from pipelines.storage.checksums import sha256_of
 from pipelines.storage.progress import Progress
@@ -61,6 +62,21 @@ def carry_draws(release: Release, scratch: Path, progress: Progress | None = Non
         plan, (_table(file, weights, table, stream) for table in interval_tables(plan)), release.public
     )
     file.path.unlink()
+
+
+def without_history(release: Release, folder: Path, progress: Progress | None = None) -> Release:
+    """Return a copy of a release, with draws that use noisy counts of no earlier release of its series.
+
+    `folder` is new, and has links to the files of the release while the copy is used.
+    """
+    public = folder / release.public.name
+    public.mkdir(parents=True)
+    for path in release.public.resolve().iterdir():
+        if path.name != INTERVALS_FILE:
+            (public / path.name).symlink_to(path)
+    copy = Release.just_made(public, replace(release.plan, history=None))
+    carry_draws(copy, folder, progress)
+    return copy
 
 
 def _digest(release: Release) -> bytes:

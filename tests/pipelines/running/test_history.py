@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
@@ -130,7 +131,7 @@ def _other_means(public: Path) -> None:
     path = public / "plan" / "history.parquet"
     rows = pq.read_table(path)
     mean = rows["mean"].combine_chunks()
-    values = mean.values.to_numpy()[::-1].copy()
+    values = mean.flatten().to_numpy()[::-1].copy()
     changed = mean.from_arrays(mean.offsets, values)
     at = rows.column_names.index("mean")
     pq.write_table(rows.set_column(at, rows.schema.field(at), changed), path, compression="zstd")
@@ -231,3 +232,16 @@ def test_settings_that_go_without_history_are_refused(
     with pytest.raises(ConfigError) as error:
         configured(2019, **changes)
     assert words in str(error.value)
+
+
+def test_releases_of_a_series_are_compared_without_common_noise(
+    series: list[pipelines.Release], configured: Configured, tmp_path: Path
+) -> None:
+    files = pipelines.compare(series[0].public, series[1].public, tmp_path / "change")
+    without = pipelines.run(configured(2018, history=None).with_out(tmp_path / "without"), key=same_key())
+    alike = pipelines.compare(series[0].public, without.public, tmp_path / "alike")
+    assert "without the noisy counts of earlier releases" in files["read-me"].read_text(encoding="utf-8")
+    name = next(name for name in files if " to " in name)
+    told, due = (pd.read_csv(of[name], dtype="str").set_index(["home", "work"]) for of in (files, alike))
+    assert told["low"].equals(due["low"])
+    assert told["high"].equals(due["high"])
