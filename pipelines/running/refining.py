@@ -11,9 +11,7 @@ import synth
 from geo_data.arguments import PathLike, path_of
 from pipelines.config.fields import absolute
 from pipelines.config.loading import ReleaseConfig
-from pipelines.config.sections import LONGEST_TITLE, tiers_in_ledger
 from pipelines.config.toml import ConfigError
-from pipelines.ledger.budgets import refines_in_ledger
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.storage import load_plan, save_plan
 from pipelines.release.certificate import Certificate, parse_certificate
@@ -28,6 +26,7 @@ from pipelines.views.release import Release
 from synth.rationals import MAX_EPSILON
 
 _AGAIN = "make a new release with odsynth run"
+_OF_DRAW = "plan_sha256", "created", "commitment"  # of a certificate: no other draw has the same
 
 
 def refine(
@@ -82,7 +81,6 @@ def refine(
     refines = _refinable(folder, first, weaker)
     to = folder.with_name(f"{folder.name}-refined") if out is None else path_of(out, "out")
     config = _refined_config(first.config, synth.exact(epsilon, "epsilon")).with_out(to)
-    _refuse_long_title(folder, config, refines)
     check_ready(config, new=True, public=False)
     _check_earlier(done.public, first.certificate)
     write = partial(_write_plan, config, weaker, done.public)
@@ -99,6 +97,9 @@ def _refinable(folder: Path, first: RunState, plan: ReleasePlan) -> Refined:
         raise ConfigError(f"{folder}: {rule}. Fix: {_AGAIN}")
     if first.config.witness is not None and first.config.witness.key is not None:
         rule = "no witness could repeat what refines the release, and its configuration names one"
+        raise ConfigError(f"{folder}: {rule}. Fix: {_AGAIN}")
+    if first.config.history is not None:
+        rule = "a release with a [history] is one of a run without tiers, and cannot become a tier"
         raise ConfigError(f"{folder}: {rule}. Fix: {_AGAIN}")
     if first.debit is None:
         rule = "the release paid from no ledger, so nobody knows that it was not refined before"
@@ -121,14 +122,6 @@ def _refined_config(config: ReleaseConfig, epsilon: Fraction) -> ReleaseConfig:
     return config.model_copy(update={"privacy": privacy, "tiers": {**tiers, name: epsilon}})
 
 
-def _refuse_long_title(folder: Path, config: ReleaseConfig, refines: Refined) -> None:
-    """Refuse a title that a ledger cannot keep together with the names of tiers, or with what is refined."""
-    longest = LONGEST_TITLE - max(len(tiers_in_ledger(config.tiers)), len(refines_in_ledger(refines.debit)))
-    if len(config.release.name) > longest:
-        rule = f"a release is refined if its title has at most {longest} characters, which a ledger can keep"
-        raise ConfigError(f"{folder}: {rule}. Fix: {_AGAIN}")
-
-
 def _check_earlier(public: Path, certificate: Certificate) -> None:
     """Refuse an earlier release that is damaged, or is not that of its run."""
     try:
@@ -137,7 +130,7 @@ def _check_earlier(public: Path, certificate: Certificate) -> None:
         if error.check != "for release" or certificate.for_release:
             raise
     stated = parse_certificate((public / "certificate.json").read_bytes())
-    if (stated.plan_sha256, stated.created) != (certificate.plan_sha256, certificate.created):
+    if any(getattr(stated, name) != getattr(certificate, name) for name in _OF_DRAW):
         # Another draw by the same plan has other noise, and its refinement would be noted of this one.
         rule = "this is not the release of the run in the confidential folder"
         raise ConfigError(f"{public}: {rule}. Fix: put back a copy of the release")

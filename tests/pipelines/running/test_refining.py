@@ -247,14 +247,3 @@ def test_the_verb_makes_it_and_says_where_it_is(config: Configs, book: Path) -> 
     assert made.exit_code == 0
     assert f"Public      {earlier.out}-refined/public" in made.stdout
     assert f"Ledger      debit {debits(book)[1].hash}" in made.stdout
-
-
-def test_a_title_that_a_ledger_keeps_with_what_is_refined(config: Configs, book: Path) -> None:
-    """The longest is refined; one letter more is refused with its reason, before anything is paid."""
-    longest = seeded(config({"release.name": "x" * 152}))
-    longer = seeded(config({"release.name": "x" * 153, "release.out": "longer"}), 3)
-    assert pipelines.refine(longest.out, "4.6").certificate.release.name == "x" * 152
-    assert len(debits(book)[2].release) == 200
-    with pytest.raises(ConfigError, match=r"at most 152 characters.*Fix: make a new release"):
-        pipelines.refine(longer.out, "4.6")
-    assert len(debits(book)) == 3

@@ -341,7 +341,7 @@ def test_what_was_spent_is_kept_in_few_entries(
 def test_what_is_left_of_a_window_is_what_the_ledger_says(refines: str, left: int) -> None:
     """A release of ten years ago counts no more, unless one of last year refines it: then as long as that."""
     old = Entry(0, "2016-03-01T12", "debit", "jobs", None, Fraction(1), Fraction(0), hash="a" * 64)
-    name = f"again, run {'0' * 16}{refines}"
+    name = f"again, run {'0' * 32}{refines}"
     new = Entry(0, "2025-03-01T12", "debit", "jobs", None, Fraction(3), Fraction(0), release=name)
     window = Budget(Fraction(5), Fraction(0), years=5)
     stated = Entry(0, old.time, "budget", "jobs", epsilon=Fraction(5), delta=Fraction(0), years=5)
