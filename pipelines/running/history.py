@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+import synth
 from pipelines.config.loading import ReleaseConfig
 from pipelines.config.toml import ConfigError
 from pipelines.drawing.estimating import JobLayout
@@ -86,7 +87,8 @@ def carried_over(earlier: ReleasePlan, noisy: Sequence[Cells], digest: str, plan
     this_year = plan.config.release.year
     this = EarlierRelease(earlier.config.release.name, earlier.config.release.year, digest)
     history = History((this, *older), tuple(counts))
-    return replace(plan, history=history, notes=(*plan.notes, *_notes(history, this_year)))
+    notes = *_notes(history, this_year), *_notes_of_tier(earlier)
+    return replace(plan, history=history, notes=(*plan.notes, *notes))
 
 
 def _named(plan: ReleasePlan) -> str:
@@ -202,3 +204,13 @@ def _notes(history: History, year: int) -> Iterator[str]:
     if without:
         pools = f"{without:,} of {history.counts[0].n.size:,} pools"
         yield f"{pools} have no history, as {last.name} had other pools or cells there"
+
+
+def _notes_of_tier(earlier: ReleasePlan) -> Iterator[str]:
+    """Say that the noisy counts of a tier, or of a refined release, get to the readers of another release."""
+    if (tier := earlier.config.tier) is not None:
+        epsilon = synth.decimal_up(earlier.config.privacy.epsilon)
+        yield (
+            f"the history is the tier {tier} of {earlier.config.release.name}, of epsilon {epsilon}: who "
+            "reads this release learns what readers of that tier do"
+        )

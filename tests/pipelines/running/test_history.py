@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from pipelines.config.toml import ConfigError
 from pipelines.drawing.estimating import JobLayout
 from pipelines.planning.search import make_plan
 from pipelines.release.measurements import read_measurements
-from pipelines.running.history import with_history
+from pipelines.running.history import carried_over, with_history
 from pipelines.storage.checksums import sha256_of
 
 PLAN = {
@@ -185,6 +187,22 @@ def test_releases_that_cannot_be_history_are_refused(
     assert "Small region 2018 (2018) and Small region 2019 (2019) differ in state" in named
     pools = configured(2019, plan__pool_by=["SE"])
     assert "measured homes in other cells or pools" in refusal(pools, make_plan(pools))
+
+
+def test_a_tier_as_history_is_said_to_reach_the_readers_of_this_release(
+    series: list[pipelines.Release], configured: Configured
+) -> None:
+    earlier, plan = series[0].plan, make_plan(configured(2018, history=None))
+    counts = read_measurements(series[0].public, earlier, JobLayout(earlier))[0]
+    tiers = {"public": Fraction(1, 10), "secure": earlier.config.privacy.epsilon}
+    tiered = replace(earlier, config=earlier.config.model_copy(update={"tiers": tiers}))
+    said = [carried_over(each, counts, "0" * 64, plan).notes[-1] for each in (tiered, earlier)]
+    assert ["the history is the tier secure of Small region 2017" in note for note in said] == [True, False]
+
+
+def test_a_release_with_a_history_is_not_refined(series: list[pipelines.Release]) -> None:
+    with pytest.raises(ConfigError, match=r"with a \[history\] .*Fix: make a new release"):
+        pipelines.refine(series[1].out, "99")
 
 
 def test_another_region_is_refused_naming_both(
