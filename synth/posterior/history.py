@@ -87,7 +87,7 @@ def add_history(
     known, area = (carried.n > 0)[group], _areas(table)
     near, usable, expected, variance = known, known, carried.mean, carried.variance
     for _ in range(_ROUNDS):
-        growth = _growth(table, noisy, carried, known & ~near, group)[group]
+        growth = _growth(table, noisy, carried, known & ~usable, group)[group]
         expected, certain = carried.mean * growth, carried.variance * growth**2
         shift, opened = _growth_of_areas(noisy - expected, expected, certain + noise, area, near)
         jobs = (expected + np.sqrt(expected**2 + certain)) / 2  # above 0, as nobody is sure of an empty cell
