@@ -108,12 +108,16 @@ def states(release: Release, home: str, other: Path) -> dict[str, State]:
     code, (x, y) = places["code"][busiest], places.loc[busiest, ["longitude", "latitude"]]
     ring = " ".join(f"{y + dy:.5f},{x + dx:.5f}" for dx, dy in ((-0.06, -0.05), (0.06, -0.05), (0, 0.06)))
     linked = f"{map_page}#level={level}&chosen="
-    towns = [(name, part.codes) for name, part in release.geography.non_nesting_areas.items()]
-    town, town_codes = towns[0] if towns else (release.levels[0], release.geography.codes(release.levels[0]))
-    zone = next(iter(release.geography.external_zones), "")
+    geography, county = release.geography, release.levels[1]
+    around = geography.unit_of(county, geography.starts(level)[[busiest]])[0]
+    towns = [
+        f"{name}:{part.codes[len(part.codes) // 2]}" for name, part in geography.non_nesting_areas.items()
+    ]
+    town = next(iter(towns), f"{county}:{geography.codes(county)[around]}")
+    zone = next(iter(geography.external_zones), "")
     return {
         "map-region": State(map_page),
-        "map-town": State(f"{linked}{town}:{town_codes[len(town_codes) // 2]}", zoom),
+        "map-town": State(f"{linked}{town}", zoom),
         "map-radius": State(f"{linked}circle:{y:.5f},{x:.5f}+5&side=both", zoom),
         "map-outline": State(f"{linked}outline:{ring}", zoom),
         "map-residence": State(f"{linked}{level}:{code}&side=home"),
