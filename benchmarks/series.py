@@ -1,6 +1,6 @@
 """What yearly releases under one cap cost and lose, with geometric and with discrete Gaussian noise.
 
-Usage: python benchmarks/series.py [--years 10] [--jobs 5000] [--page benchmarks/series.md]
+Usage: python benchmarks/series.py [--years 10] [--jobs 3000] [--page benchmarks/series.md]
 
 First the variance of the noise of a count, in one measured table, for several numbers of releases under a
 cap: of geometric noise by plain sums, and of discrete Gaussian noise by zCDP and by Lemma 56. Then two
@@ -61,7 +61,7 @@ shares = {years}
 
 @click.command()
 @click.option("--years", default=10, show_default=True)
-@click.option("--jobs", default=5_000, show_default=True)
+@click.option("--jobs", default=3_000, show_default=True)
 @click.option("--page", type=click.Path(path_type=Path, exists=True), help="Page to put the tables into.")
 def main(years: int, jobs: int, page: Path | None) -> None:
     """Compute, release, and print."""
