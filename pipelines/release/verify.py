@@ -1023,6 +1023,7 @@ def in_toto(kind: str, digests: dict[str, str], predicate: Document) -> bytes:
 def check_witness(folder: Path, stated: Document, key: Path | None) -> str:
     """Check the statements of witnesses: each signed by the key that it names, and about this release."""
     made, path, keys = stated.get("commitment") or {}, folder / WITNESS, list[str]()
+    times = list[str]()
     required = made.get("witness")
     *lines, rest = (path.read_bytes() if path.is_file() else b"").decode().split("\n")
     need(not rest, f"{WITNESS} does not end in a line feed")
@@ -1068,6 +1069,7 @@ def check_witness(folder: Path, stated: Document, key: Path | None) -> str:
         other = sorted(n for n in {*files, *actual} - changed if files.get(n) != actual.get(n))
         need(not other, f"{WITNESS}: a witness made other files: {', '.join(other)}")
         keys.append(said["key"])
+        times.append(said["time"])
     need(len({*keys}) == len(keys), f"{WITNESS}: a witness has signed twice")
     signer = folder / "signing-key.pub"
     need(not signer.is_file() or raw(signer) not in keys, f"{WITNESS}: the signer is no witness")
@@ -1076,7 +1078,8 @@ def check_witness(folder: Path, stated: Document, key: Path | None) -> str:
     if not keys:
         return "NOT WITNESSED: no witness has repeated the run"
     whose = "" if key else "; WHOSE that is, was not checked (give --witness)"
-    return f"the run was repeated, with the same files, by the key {', '.join(keys)}{whose}"
+    who = ", ".join(f"{signed_by} at {time}" for signed_by, time in zip(keys, times))
+    return f"the run was repeated, with the same files, by the key {who}{whose}"
 
 
 def commitment(stated: Document) -> str:
