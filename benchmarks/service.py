@@ -2,8 +2,7 @@
 
 Usage: python benchmarks/service.py OUT [--page benchmarks/service.md]
 
-OUT is the folder of a release that is fit for publication, with the draws of `odsynth intervals` in it, so
-that flows have intervals. It is published into a temporary folder, and the
+OUT is the folder of a release that is fit for publication. It is published into a temporary folder, and the
 service is started on it as a process of its own, on one processor; its clients have the others. No two
 questions are the same. Each client keeps its connection, and asks again as soon as it has an answer; each of
 the reads at once has a connection of its own, all open at the same time. Prints a table in about two minutes.
