@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from geo_data.arguments import PathLike, paths_of
-from pipelines.release.certificate import Certificate, Commitment, parse_certificate
-from pipelines.release.commitment import commitment_sha256
+from pipelines.release.certificate import Certificate, Commitment, certificate_text, parse_certificate
 from pipelines.release.layout import not_public
 from synth.errors import ShownError
 
@@ -48,7 +47,7 @@ def audit(folders: PathLike | Iterable[PathLike]) -> Audit:
         if (made := certificate.commitment) is None or made.debit is None:
             findings.append(f"{folder}: its certificate names no debit")
         else:  # a correction has the same certificate
-            releases.setdefault(commitment_sha256(certificate), (str(folder), certificate, made))
+            releases.setdefault(certificate_text(certificate), (str(folder), certificate, made))
     keys = Counter(made.key for _, _, made in releases.values())
     findings += [f"{times} releases were drawn with one run key" for times in keys.values() if times > 1]
     followed: dict[str | None, list[str]] = defaultdict(list)
@@ -65,7 +64,7 @@ def audit(folders: PathLike | Iterable[PathLike]) -> Audit:
             rule = "the ledger was forked, an older copy put back, or there are several"
             findings.append(f"{', '.join(names)}: {len(names)} debits {where}: {rule}")
         if previous is not None and previous not in by_debit:
-            findings.append(f"{names[0]}: it follows on the debit {previous}, of which no release is here")
+            findings.append(f"{names[0]}: it follows on the debit {previous}, which no release here names")
     drawn = Counter(certificate.plan_sha256 for _, certificate, _ in releases.values())
     for plan, published in drawn.items():
         draws = max(made.draw or 0 for _, c, made in releases.values() if c.plan_sha256 == plan)

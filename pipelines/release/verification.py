@@ -66,7 +66,7 @@ from pipelines.release.pages import listed
 from pipelines.release.polygons import check_polygons
 from pipelines.release.readme import describe_plan
 from pipelines.release.records import record_texts
-from pipelines.release.signing import PUBLIC_KEY, WITNESS_FILE, check_signatures
+from pipelines.release.signing import PUBLIC_KEY, check_signatures
 from pipelines.release.witness import check_statements
 from pipelines.release.workplaces import check_workplaces, drawn_plan, workplace_files
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, parse_checksums, sha256_of
@@ -228,6 +228,7 @@ class _PublicFolder:
     accuracy: ExpectedAccuracy | None = None
     corrections = UNCORRECTED
     about: ReleaseDescription
+    repeated = False  # by a witness
 
     def __init__(
         self, folder: Path, expected: Expected | None = None, written: Written | None = None
@@ -400,7 +401,12 @@ class _PublicFolder:
     def commitment(self) -> str:
         """Check the time-stamp of what the run committed to, and that it follows on the debit expected."""
         made, (_, _, authority, head) = self.certificate.commitment, self.expected
-        if head is not None and (made is None or head not in (made.previous, made.debit)):
+        if head is not None and (made is None or made.debit is None):
+            raise RefusedError(
+                f"its certificate names no debit, so nothing shows whether it follows on {head}. Fix: verify "
+                "without --ledger-head"
+            )
+        if head is not None and made is not None and head not in (made.previous, made.debit):
             raise RefusedError(
                 f"the release does not follow on the debit {head}: its ledger was an older copy or another "
                 "one, or a debit between the two was not published. Fix: ask its publisher; odsynth ledger "
@@ -443,14 +449,17 @@ class _PublicFolder:
         )
         if who is None:
             return "nothing: no witness has repeated the run"
-        return f"that the run was repeated from what it committed to, with the same files: by {who}"
+        self.repeated = True
+        same = "with the same files"
+        if changed:
+            same += f", but for words and names in {CORRECTION_FILE}, and files that repeat them"
+        return f"that the run was repeated from what it committed to, {same}: by {who}"
 
     def said(self) -> str:
         """Say what nothing in the public folder shows."""
-        repeated = (self.folder / WITNESS_FILE).is_file()
         drawn = (
             "that the run key was random and chosen once"
-            if repeated
+            if self.repeated
             else "that the data were drawn by this plan, once, with fresh randomness"
         )
         by = "by the signer" if PUBLIC_KEY in self.hashes else "nobody has signed it"

@@ -1079,7 +1079,8 @@ def check_witness(folder: Path, stated: Document, key: Path | None) -> str:
         return "NOT WITNESSED: no witness has repeated the run"
     whose = "" if key else "; WHOSE that is, was not checked (give --witness)"
     who = ", ".join(f"{signed_by} at {time}" for signed_by, time in zip(keys, times))
-    return f"the run was repeated, with the same files, by the key {who}{whose}"
+    but = "but for words and names in corrections.json, and files that repeat them, " if changed else ""
+    return f"the run was repeated, with the same files, {but}by the key {who}{whose}"
 
 
 def commitment(stated: Document) -> str:
@@ -1091,10 +1092,10 @@ def commitment(stated: Document) -> str:
     return hashlib.sha256(in_toto("commitment", digests, predicate)).hexdigest()
 
 
-def check_said(folder: Path, stated: Document) -> str:
-    """Say what nothing in the folder shows, and who answers for it."""
+def check_said(folder: Path, stated: Document, repeated: bool) -> str:
+    """Say what nothing in the folder shows, and who answers for it; a witness may have repeated the run."""
     drawn = "that the data were drawn by this plan, once, with fresh randomness"
-    if (folder / WITNESS).is_file():
+    if repeated:
         drawn = "that the run key was random and chosen once"
     by = "by the signer" if (folder / "signing-key.pub").is_file() else "nobody has signed it"
     stamp = (stated.get("commitment") or {}).get("timestamp")
@@ -1946,8 +1947,9 @@ def verify(
         yield "intervals", check_intervals(folder, plan)
         yield "texts", check_texts(folder, stated, plan)
         yield "proved", "that a draw by this plan costs at most what the certificate states"
-        yield "witnessed", check_witness(folder, stated, witness)
-        yield "said", check_said(folder, stated)
+        witnessed = check_witness(folder, stated, witness)
+        yield "witnessed", witnessed
+        yield "said", check_said(folder, stated, not witnessed.startswith("NOT "))
     need(stated["for_release"], "not for release: " + "; ".join(stated["not_for_release_because"]))
     yield "for release", "yes"
 
@@ -1970,7 +1972,9 @@ def main(arguments: list[str] | None = None) -> int:
         unread = f"cannot be read as a release: {type(error).__name__}: "
         print(f"FAILED  {'' if isinstance(error, WrongError) else unread}{error}")
         return 1
-    skipped = ["checksums, data and read-me (--certificate-only)"] if options.certificate_only else []
+    skipped = (
+        ["checksums, data, read-me and witnesses (--certificate-only)"] if options.certificate_only else []
+    )
     print("\nNot checked here (odsynth verify does more):")
     print("\n".join(f"  - {line}" for line in skipped + NOT_CHECKED))
     return 0

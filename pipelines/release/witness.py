@@ -89,9 +89,15 @@ def _due(certificate: Certificate) -> dict[str, Any]:
 
 
 def add_statement(folder: Path, line: str) -> Path:
-    """Add a statement to those of a public folder, and return their file."""
-    path = folder / WITNESS_FILE
-    write_whole(path, _lines(folder) + line, 0o644)
+    """Add a statement to those of a public folder, in place of one by its key, and return their file."""
+    path, (added,) = folder / WITNESS_FILE, read_statements(line)
+    before = _lines(folder)
+    others = [
+        other
+        for other, statement in zip(before.splitlines(keepends=True), read_statements(before), strict=True)
+        if statement.predicate.key != added.predicate.key
+    ]
+    write_whole(path, "".join([*others, line]), 0o644)
     return path
 
 

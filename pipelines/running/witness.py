@@ -2,7 +2,8 @@
 
 What the witness needs of the run is in its folder: plan, certificate, key. Homes are read anew. While the
 witness works, a private folder `.NAME.witness.unfinished` beside the run's has homes and draws, as that of a
-run has them; it goes on where it stopped, and is removed at the end.
+run has them; it goes on where it stopped, and is removed at the end. Whoever gave the witness the run's
+folder may have put one there, of homes and draws of their own: only one that the witness has signed counts.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.storage import load_plan
 from pipelines.release.accuracy import ACCURACY_FILE
 from pipelines.release.certificate import Commitment, make_certificate, parse_certificate
+from pipelines.release.commitment import commitment_statement
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import POLYGON_FOLDER
 from pipelines.release.signing import (
@@ -43,6 +45,8 @@ from pipelines.storage.progress import Progress
 
 _INPUTS = ("plan", POLYGON_FOLDER, NAME_FILE, ACCURACY_FILE, PUBLIC_KEY)
 """What a run had in its public folder before it drew, and who signs."""
+
+_OPENED = "opened.sig"
 
 
 def witness(
@@ -99,7 +103,10 @@ def witness(
         check_debit(Ledger(ledger).entries(), state.certificate)
     steps = StepLog(progress, (Step.READ_ORIGINS, *resumed_steps(plan)))
     run_key = done.key(state)
+    opened_by = signer.sign(commitment_statement(state.certificate))  # Ed25519: the same each time
     try:
+        if staging.begun and not _opened(staging, opened_by):
+            staging.wipe()
         if not staging.begun:
             check_ready(config, public=False)
             with staging.fresh():
@@ -113,6 +120,7 @@ def witness(
                             f"{out}: the {name} is not what the run committed to. Fix: give the witness the "
                             f"{name} of the run, or publish nothing of it"
                         )
+                (staging.confidential / _OPENED).write_bytes(opened_by)
                 sync_tree(staging.folder)
                 staging.save(replace(state, config=config, debit=None))
         with staging.again():
@@ -129,6 +137,12 @@ def witness(
     EventLog(done.events).write("witnessed")
     staging.wipe()
     return path
+
+
+def _opened(staging: RunFolder, signature: bytes) -> bool:
+    """Return whether a private folder has the witness's signature that the commitment was opened there."""
+    path = staging.confidential / _OPENED
+    return path.is_file() and path.read_bytes() == signature
 
 
 def seal(out: PathLike) -> None:

@@ -23,6 +23,7 @@ from pipelines.config.toml import ConfigError
 from pipelines.drawing.estimating import JobLayout
 from pipelines.planning.search import make_plan
 from pipelines.release.measurements import read_measurements
+from pipelines.release.signing import generate_keys
 from pipelines.running.history import carried_over, with_history
 from pipelines.storage.checksums import sha256_of
 
@@ -84,6 +85,19 @@ def test_the_last_year_names_those_before_it_and_verifies(series: list[pipelines
     assert "SHA256SUMS" in third.notes[-1]
     assert series[2].verify()
     assert alone(series[2].public) is None
+
+
+def test_a_witness_makes_it_again_without_the_earlier_releases(
+    series: list[pipelines.Release], configured: Configured, tmp_path: Path
+) -> None:
+    private, public = generate_keys(tmp_path / "keys")
+    earlier = Path(shutil.copytree(series[1].out, tmp_path / "earlier"))
+    changes = {"history": {"release": str(earlier), "first": 2017}, "witness": {"key": str(public)}}
+    release = pipelines.run(configured(2019, release__out=str(tmp_path / "again"), **changes))
+    shutil.rmtree(earlier)
+    pipelines.witness(release.out, private)
+    details = {check.name: check.detail for check in pipelines.verify(release.public)}
+    assert "the run was repeated" in details["witnessed"]
 
 
 def test_history_changes_neither_tables_nor_noise_nor_cost(

@@ -252,6 +252,42 @@ def test_a_witness_who_is_stopped_goes_on(
     assert not left.exists()
 
 
+def test_what_somebody_put_beside_the_run_is_not_gone_on_with(
+    release: Release, officer: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(witnessing, "make_public", KeyboardInterrupt(), monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        witness(release.out, officer[0])
+    left = RunFolder(release.out.with_name(f".{release.out.name}.witness.unfinished"))
+    (left.confidential / "opened.sig").write_bytes(bytes(64))  # by somebody without the witness's key
+    next(left.homes.iterdir()).write_bytes(b"other homes")
+    monkeypatch.undo()
+    witness(release.out, officer[0])
+    assert "the run was repeated" in found(release.public)["witnessed"]
+    assert not left.folder.exists()
+
+
+def test_a_witness_who_was_stopped_at_the_end_signs_once(
+    release: Release, officer: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        failing(RunFolder, "wipe", KeyboardInterrupt(), patch)
+        with pytest.raises(KeyboardInterrupt):
+            witness(release.out, officer[0])
+    witness(release.out, officer[0])
+    assert len((release.public / WITNESS_FILE).read_text(encoding="utf-8").splitlines()) == 1
+    assert "the run was repeated" in found(release.public)["witnessed"]
+    assert [path.name for path in release.out.parent.iterdir()] == [release.out.name]
+
+
+def test_an_empty_file_of_statements_says_nothing(config_of: Configs, clean_source: object) -> None:
+    public = run(config_of({"witness": None})).public
+    drawn = "that the data were drawn by this plan, once"
+    (public / WITNESS_FILE).write_bytes(b"")
+    assert found(public)["said"].startswith(drawn)
+    assert dict(load("pipelines/release/verify.py").verify(public))["said"].startswith(drawn)
+
+
 def test_statements_of_other_runs_by_nobody_and_about_other_files_are_refused(
     release: Release, config_of: Configs, officer: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -349,7 +385,10 @@ def test_a_correction_of_words_keeps_the_statement(
     config = config_of({"release.licence": "CC-BY-4.0"}).with_out(tmp_path / "corrected")
     corrected = pipelines.correct(release.public, config, "it had no licence").public
     assert (corrected / WITNESS_FILE).read_bytes() == (release.public / WITNESS_FILE).read_bytes()
-    assert "the run was repeated" in found(corrected, witness=officer[1])["witnessed"]
+    witnessed = found(corrected, witness=officer[1])["witnessed"]
+    assert "the run was repeated" in witnessed
+    assert "but for words and names" in witnessed
+    assert "but for" not in found(release.public)["witnessed"]
     assert alone(corrected) is None
 
 
@@ -450,6 +489,13 @@ def test_published_releases_show_a_fork_an_older_copy_and_a_missing_debit(
     assert [line.split("  ")[0] for line in audit([third, second, first]).debits][:2] == [debit, other]
     missing = audit([first, third]).findings
     assert [other in missing[0], "3 time(s) by the ledger, 2 release(s)" in missing[1]] == [True, True]
+    with pytest.raises(pipelines.VerificationError, match="names no debit"):
+        verify(run(config_of({"witness": None, "ledger": None})).public, ledger_head=debit)
+    other_debit = Path(shutil.copytree(second, tmp_path / "other-debit"))  # of the same commitment
+    edit_json(
+        other_debit / "certificate.json", lambda certificate: certificate["commitment"].update(debit="0" * 64)
+    )
+    assert any("one run key" in finding for finding in audit([first, second, other_debit, third]).findings)
     shutil.copy(copy, book)
     fourth, _ = released()  # the ledger knows only the first
     (fork, *_), again = audit([first, second, third, fourth]).findings, audit([first, first])
