@@ -133,7 +133,7 @@ def _read(line: str, number: int) -> Statement:
     except VerificationError:
         rule = f"{WITNESS_FILE}, line {number}: the key that it names has not signed it"
         raise WitnessError(f"{rule}. Fix: {_SAME_COPY}") from None
-    except (ValueError, KeyError, TypeError, AttributeError, FormatError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, FormatError):
         rule = f"{WITNESS_FILE}, line {number}: this is no statement of a witness"
         raise WitnessError(f"{rule}. Fix: {_SAME_COPY}") from None
     return Statement(files, predicate)

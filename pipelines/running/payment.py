@@ -224,8 +224,11 @@ def pay(state: RunState, plan: ReleasePlan, staging: RunFolder) -> RunState:
     ledger = Ledger(settings.file)
     debit_id = state.debit or debit_of(state)  # perhaps killed before it was noted
     if debit_id is not None:
+        paid = _paid(state, debit_id)
+        if paid.certificate.commitment is not None:  # an older copy of the folder may commit otherwise
+            check_debit(ledger.entries(), paid.certificate)
         ledger.resume(debit_id, certificate.plan_sha256)
-        return _noted(_paid(state, debit_id), staging)
+        return _noted(paid, staging)
     data_set = line_of_text(settings.data_set, "data set")
     if not settings.file.exists() or not budgets.debits_of(ledger.entries(), data_set, None):
         # made anew, or a mistyped name

@@ -229,9 +229,11 @@ def _compare(public: Path, again: Path) -> bytes:
         for name in sorted({*files, *stated})
         if not (public / name).is_file() or sha256_of(public / name) != files.get(name)
     ]
-    if others or stated != files:
+    if stated != files:
+        others.append(CHECKSUMS)
+    if others:
         raise WitnessError(
-            f"{public}: {len(others)} of {len(files)} files are not what plan, input and run key give, "
+            f"{public}: {len(others)} of {len(files) + 1} files are not what plan, input and run key give, "
             f"{', '.join(others[:3])} first. Fix: publish nothing of this run"
         )
     return seal

@@ -6,6 +6,7 @@ import base64
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,25 @@ def test_what_a_run_committed_to_is_in_the_ledger_before_it_draws(
     assert len({made.key, other.key, made.input, other.input}) == 4
 
 
+def test_an_older_copy_that_commits_otherwise_than_its_debit_is_not_drawn(
+    config_of: Configs, monkeypatch: pytest.MonkeyPatch, clean_source: object
+) -> None:
+    config = config_of()
+    failing(releasing, "make_public", KeyboardInterrupt(), monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        run(config)
+    staging = RunFolder.of(config.release.out)
+    state = staging.load()
+    made = state.certificate.commitment
+    assert made is not None
+    other = made.model_copy(update={"previous": "0" * 64, "draw": 2, "debit": None})
+    certificate = state.certificate.model_copy(update={"commitment": other})
+    staging.save(replace(state, certificate=certificate, debit=None))
+    monkeypatch.undo()
+    with pytest.raises(LedgerError, match="no debit that names this commitment"):
+        resume(config.release.out)
+
+
 def test_two_runs_at_once_commit_to_different_debits(
     config_of: Configs, book: Path, monkeypatch: pytest.MonkeyPatch, clean_source: object
 ) -> None:
@@ -217,8 +237,18 @@ def test_nothing_is_signed_of_what_is_not_the_run_that_was_committed_to(
         path.write_bytes(path.read_bytes() + b"\0")
         return {}
 
+    def other_checksums(out: Path) -> dict[str, Any]:
+        path = out / "public" / "SHA256SUMS"
+        path.write_bytes(b"0" * 64 + path.read_bytes()[64:])
+        return {}
+
     for number, (change, why) in enumerate(
-        ((swapped, "input is not what"), (another_key, "is not what the run"), (other_data, "1 of"))
+        (
+            (swapped, "input is not what"),
+            (another_key, "is not what the run"),
+            (other_data, "1 of"),
+            (other_checksums, "1 of .*SHA256SUMS"),
+        )
     ):
         out = Path(shutil.copytree(release.out, tmp_path / str(number) / "out"))
         (out / "confidential").chmod(0o700)
@@ -302,6 +332,7 @@ def test_statements_of_other_runs_by_nobody_and_about_other_files_are_refused(
         (json.dumps(unsigned, sort_keys=True) + "\n", "no statement of a witness"),
         (json.dumps(stolen, sort_keys=True) + "\n", "has not signed it"),
         ("{}\n", "no statement of a witness"),
+        ("[" * 100_000 + "\n", "no statement of a witness"),
         ("", "0 statement"),
     ):
         forged = Path(shutil.copytree(public, tmp_path / str(len([*tmp_path.iterdir()]))))
