@@ -298,10 +298,11 @@ def witness(out: Path, key: Path, jobs: Path | None, ledger: Path | None) -> Non
 def seal(out: Path) -> None:
     """Destroy the key of the run OUT, which was kept for a witness.
 
-    After this nobody can draw from it again, nor open what it committed to.
+    After this nobody can draw from OUT again, nor open its commitment, but with a copy of the key, such as
+    that in the folder that the witness was given: delete it, too.
     """
     pipelines.seal(out)
-    click.echo(f"Sealed      {out}: its run key is destroyed.")
+    click.echo(f"Sealed      {out}: the run key in it is destroyed. Delete the witness's copy, too.")
 
 
 @click.command(epilog="Example: odsynth keygen keys/")

@@ -325,7 +325,7 @@ class _Title:
 
 
 def _sealed(public: Path) -> dict[str, bytes]:
-    """SHA256SUMS and what it does not cover: the signatures."""
+    """SHA256SUMS and what it does not cover: signatures and statements of witnesses."""
     paths = {name: public / name for name in (CHECKSUMS, *UNSEALED)}
     return {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
 
