@@ -180,12 +180,16 @@ def whole_folder(
 
 
 def erase(path: Path) -> None:
-    """Overwrite a file with zeros, on the disk too, and remove it; do nothing if there is none."""
+    """Overwrite a file with zeros, on the disk too, and remove it; do nothing if there is none.
+
+    Of a link only the link is removed: in a folder that somebody else made, it may point to anything.
+    """
     with suppress(FileNotFoundError):
-        with path.open("r+b") as file:
-            file.write(bytes(path.stat().st_size))
-            file.flush()
-            os.fsync(file.fileno())
+        if not path.is_symlink():
+            with path.open("r+b") as file:
+                file.write(bytes(path.stat().st_size))
+                file.flush()
+                os.fsync(file.fileno())
         path.unlink()
 
 

@@ -291,8 +291,11 @@ def test_what_somebody_put_beside_the_run_is_not_gone_on_with(
     left = RunFolder(release.out.with_name(f".{release.out.name}.witness.unfinished"))
     (left.confidential / "opened.sig").write_bytes(bytes(64))  # by somebody without the witness's key
     next(left.homes.iterdir()).write_bytes(b"other homes")
+    before = officer[0].read_bytes()
+    (left.confidential / "run.key").symlink_to(officer[0])
     monkeypatch.undo()
     witness(release.out, officer[0])
+    assert officer[0].read_bytes() == before
     assert "the run was repeated" in found(release.public)["witnessed"]
     assert not left.folder.exists()
 
