@@ -81,6 +81,7 @@ def test_the_verifier_finds_what_edges_change() -> None:
             "configuration": {
                 "jobs": {"format": "lodes"},
                 "workplaces": None,
+                "tiers": {},
                 "privacy": {"policy": {"distance_km": decimal_up(km)}, "protects": "home"},
                 "geography": {"external_workplaces": {}, "uninhabited": [], "without_work": []},
                 "release": {"implicates": 1, "implicate_source": "one-urn", "language": "en"},

@@ -75,12 +75,14 @@ def test_what_is_there_is_not_made_again(service_state: Path, tmp_path: Path) ->
     for file in files:
         assert not there.complete
         file.write_text("made before")
-    for folder in (there.flows, there.tiles):
+    folders = (there.draws, there.flows, there.tiles)
+    for folder in folders:
+        assert not there.complete
         folder.mkdir()
     assert there.complete
     prepare(service_state / "published" / NAME / "v1", there)
     assert {file.read_text() for file in files} == {"made before"}
-    assert {*tmp_path.rglob("*")} == {*files, there.flows, there.tiles}
+    assert {*tmp_path.rglob("*")} == {*files, *folders}
 
 
 def test_a_map_has_intervals_and_water_of_the_service(
