@@ -217,7 +217,7 @@ class _Call:
             if occurrence.schedule.file.publish and self.calendar.signer and config.signature is None:
                 fix = "add [signature] with the key to its base, or leave publish out"
                 raise ConfigError(f"{occurrence.name}: only signed releases are published here; {fix}")
-            on = RunFolder.of(out).begun or RunFolder(out).checked
+            on = _goes_on(out)
             shares = occurrence.schedule.file.shares
             if shares is not None and occurrence.number > shares and not on:
                 reason = f"the budget is shared by the first {shares} periods, and this is number"
@@ -246,10 +246,11 @@ class _Call:
         return self._attempt(occurrence, config, note, tried + 1)
 
     def _refuse_undeclared(self, occurrence: Occurrence, config: ReleaseConfig) -> None:
-        """Refuse the jobs of another release of the calendar whose cost is added up elsewhere.
+        """Refuse the jobs of another release of the calendar if the costs of both are not added up together.
 
         Files of the same content are the same jobs; a dry run reads none. Whether other files are about the
-        same people nobody can see.
+        same people nobody can see. A release without a ledger that was not tried yet keeps nobody waiting:
+        it is itself refused in its turn.
         """
         own = {path.stat().st_size: path for path in config.jobs.files if path.is_file()}
         for other in self.calendar.due(self.now):
@@ -259,11 +260,17 @@ class _Call:
                 continue
             if _account(declared) == _account(config):
                 continue
+            if (
+                declared.ledger is None
+                and other.name not in self.records
+                and not _goes_on(declared.release.out)
+            ):
+                continue
             for path in filter(Path.is_file, declared.jobs.files):
                 if (same := own.get(path.stat().st_size)) is None:
                     continue
                 if same.samefile(path) or (not self.dry_run and sha256_of(same) == sha256_of(path)):
-                    rule = f"{same} has the jobs of {other.name}, whose cost is added up elsewhere"
+                    rule = f"{same} has the jobs of {other.name}, and their costs are not added up together"
                     fix = "name the same ledger.file and ledger.data_set for both"
                     raise ConfigError(f"{occurrence.name}: {rule}; {fix}")
 
@@ -381,6 +388,11 @@ def _result(
 def _account(config: ReleaseConfig) -> tuple[Path, str] | None:
     """Return where the cost of a release is added up."""
     return None if config.ledger is None else (config.ledger.file, one_form(config.ledger.data_set))
+
+
+def _goes_on(out: Path) -> bool:
+    """Whether a release is made already, or was begun and can be resumed."""
+    return RunFolder.of(out).begun or RunFolder(out).checked
 
 
 def absent_files(config: ReleaseConfig) -> list[Path]:

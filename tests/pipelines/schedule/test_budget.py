@@ -419,10 +419,28 @@ def test_the_same_jobs_under_two_accounts_are_refused(office: Callable[..., Offi
         shutil.copyfile(world.folder / "jobs" / f"{year}.csv.gz", world.folder / "other" / f"{year}.csv.gz")
     failed = due(world.calendar, now=NOW).results[0]
     assert (failed.name, failed.status) == ("other-2021", "failed")
-    assert "2021.csv.gz has the jobs of ri-2021, whose cost is added up elsewhere" in failed.detail
+    assert "2021.csv.gz has the jobs of ri-2021, and their costs are not added up together" in failed.detail
     assert world.debits() == []
     (world.folder / "other" / "2021.csv.gz").write_bytes(b"jobs of others")
     assert statuses(due(world.calendar, now=NOW))["other-2021"] == "finished"
+
+
+def test_jobs_without_a_ledger_are_refused_but_keep_nobody_waiting(office: Callable[..., Office]) -> None:
+    """Until a release of them was made: then the ledger no longer says what the jobs cost."""
+    world = office(epsilon="1000", delta="0.5")
+    tables = tomlkit.parse((world.folder / "base.toml").read_text()).unwrap()
+    del tables["ledger"]
+    (world.folder / "free.toml").write_text(tomlkit.dumps(tables))
+    world.write(free=SCHEDULE.replace("base.toml", "free.toml").replace("out/", "out/free"))
+    made, now = world.out / "free2021", NOW.replace(year=2022)
+    (made / "confidential").mkdir(parents=True)
+    (made / "confidential" / "run.json").touch()
+    assert statuses(due(world.calendar, now=now)) == {"free-2021": "finished", "ri-2021": "failed"}
+    shutil.rmtree(made)  # its record is still there
+    assert statuses(due(world.calendar, now=now)) == {"ri-2021": "failed"}
+    assert world.debits() == []
+    (world.state / "free-2021.json").unlink()
+    assert statuses(due(world.calendar, now=now)) == {"free-2021": "failed", "ri-2021": "finished"}
 
 
 def test_a_year_without_a_time_is_told(office: Callable[..., Office]) -> None:

@@ -32,11 +32,12 @@ def test_a_token_opens_what_it_is_for(store: Store) -> None:
 
 
 def test_roles_do_not_stand_above_each_other() -> None:
-    roles: tuple[Role, ...] = ("viewer", "operator", "approver")
+    roles: tuple[Role, ...] = ("viewer", "operator", "witness", "approver")
     may = {role: [other for other in roles if Principal("x", role, "").may(other)] for role in roles}
     assert may == {
         "viewer": ["viewer"],
         "operator": ["viewer", "operator"],
+        "witness": ["viewer", "witness"],
         "approver": ["viewer", "approver"],
     }
 

@@ -138,8 +138,13 @@ def test_the_command_does_not_publish_what_was_rejected(
 
 
 def test_what_has_no_ledger_is_not_submitted_and_says_so(
-    store: Store, planned: ServiceSettings, caplog: pytest.LogCaptureFixture
+    store: Store, planned: ServiceSettings, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
+    assert statuses(store, planned, "free") == ["failed", "behind", "behind"]  # it has the jobs of ri
+    assert planned.calendar is not None
+    path = planned.calendar / "free.toml"
+    path.write_text(path.read_text().replace("jobs/", "others/"))
+    shutil.copytree(tmp_path / "jobs", tmp_path / "others")
     assert len(submit_due(store, planned, NOW)) == 1  # of the other schedule
     assert "free-2021 is due and cannot be submitted: no_ledger" in caplog.text
     assert statuses(store, planned, "free") == ["due"] * 3

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import unquote
 
 import pytest
@@ -23,7 +23,7 @@ from sqlalchemy import update
 
 import pipelines
 from pipelines.service import create_app
-from pipelines.service.access.tokens import create_token, revoke_token
+from pipelines.service.access.tokens import Role, create_token, revoke_token
 from pipelines.service.queue.claims import fail, finish
 from pipelines.service.store import runs, tokens
 
@@ -217,8 +217,8 @@ def _submit(app: FastAPI, release: pipelines.Release) -> None:
 def _people(app: FastAPI) -> dict[str, str]:
     store = app.state.store
     secrets = {}
-    for name, role in (("viewer", "viewer"), ("operator", "operator"), ("approver", "approver")):
-        secrets[name], _ = create_token(store, name, role)  # type: ignore[arg-type]
+    for role in get_args(Role):
+        secrets[role], _ = create_token(store, role, role)
     secrets["expired"], old = create_token(store, "gone", "approver")
     secrets["revoked"], gone = create_token(store, "gone", "operator")
     revoke_token(store, gone.id)

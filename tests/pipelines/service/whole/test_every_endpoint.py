@@ -50,6 +50,7 @@ ACTS = {
         (f"/runs/{{run}}/{act}" for act in ("plans", "queue", "cancel", "retry", "close", "rename")),
         "operator",
     ),
+    "/runs/{run}/witness": "witness",
     **dict.fromkeys((f"/runs/{{run}}/{act}" for act in ("approve", "reject")), "approver"),
     **dict.fromkeys((f"{V1}/{act}" for act in ("withdraw", "errata")), "approver"),
     "/sessions/end": "approver",
@@ -57,7 +58,7 @@ ACTS = {
 }
 FORMS = ACTS | {"/logout": "viewer"}
 NO_TOKENS = ("wrong", "unknown", "expired", "revoked")
-ROLES = ("viewer", "operator", "approver")
+ROLES = ("viewer", "operator", "witness", "approver")
 API = "/api/v1/operator"
 # Of each path parameter, one that is there; of runs, one that is not, so that no test changes anything.
 THERE = {"name": NAME, "version": "v1", "run": "999999", "token": "00000000", "part": "draws-0.bin"}
@@ -210,7 +211,7 @@ def sound(answer: Any, said: object, *, leaks: bool = True) -> None:
 
 def entitled(route: Route) -> str | None:
     """The name of a token that gets as far as one can get."""
-    return None if route.public else "approver" if route.needs == "approver" else "operator"
+    return None if route.public else "operator" if route.needs == "viewer" else route.needs
 
 
 def refuses(answer: Any) -> bool:
@@ -238,7 +239,7 @@ def test_all_routes_are_found(whole: Any, every: list[Route]) -> None:
 
 
 def test_every_role_may_do_what_it_is_for_and_no_more(whole: Any, every: list[Route]) -> None:
-    """An approver is no operator: of the two one does what the other must not."""
+    """Operator, witness and approver: each does what the two others must not."""
     for route in every:
         for role in () if route.public else ROLES:
             status = soundly(whole, route, token=role).status
@@ -484,6 +485,7 @@ def test_what_cannot_be_done_now_says_nothing_of_the_server(whole: Any, every: l
         "comparisons": {"input": "broken"},
         "plans": {"row": 1},
         "rename": {"version": "v9"},
+        "witness": {"statement": "x"},
         "close": {},
     }
     asks = dict.fromkeys(("queue", "reject", "withdraw", "close"), ("seen",))
@@ -504,7 +506,7 @@ def test_what_cannot_be_done_now_says_nothing_of_the_server(whole: Any, every: l
         answer = soundly(whole, route, target, token=entitled(route), headers=headers, body=content)
         assert answer.status == 409, (route, answer.status, answer.text)
         refused += 1
-    assert refused == 22
+    assert refused == 24
 
 
 def test_nothing_was_changed_by_all_this(whole: Any) -> None:
