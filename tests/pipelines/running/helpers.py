@@ -52,9 +52,17 @@ def everything(folder: Path) -> dict[str, bytes]:
 def but_for_the_debit(folder: Path) -> dict[str, bytes]:
     """The content of every file of a public folder, without what follows from the debit of this run."""
     files = {name: data for name, data in everything(folder).items() if name not in (MANIFEST, CHECKSUMS)}
-    certificate = json.loads(files["certificate.json"]) | {"commitment": None}
+    certificate = json.loads(files["certificate.json"])
+    if certificate["commitment"] is not None:  # a weaker tier has none
+        certificate["commitment"] |= dict.fromkeys(["previous", "draw", "debit"])
     files["certificate.json"] = json.dumps(certificate).encode()
     return {name: data for name, data in files.items() if name not in RECORDS}
+
+
+def but_for_the_input(certificate: bytes) -> bytes:
+    """A certificate without its one value that follows from homes, under a secret of the run."""
+    before, after = certificate.split(json.loads(certificate)["commitment"]["input"].encode())
+    return before + after
 
 
 def data_of(release: Release, folder: str = "") -> dict[str, bytes]:

@@ -29,7 +29,16 @@ from pipelines.running import run as releasing
 from pipelines.running.batches import RunBatches
 from pipelines.running.folder import RunFolder
 
-from .helpers import GEOMETRIC, KILLING, Configs, cluster_of_processes, everything, interrupted, seeded
+from .helpers import (
+    GEOMETRIC,
+    KILLING,
+    Configs,
+    but_for_the_debit,
+    cluster_of_processes,
+    everything,
+    interrupted,
+    seeded,
+)
 
 pytestmark = KILLING
 BATCHES = {"run.batch_jobs": 20}
@@ -116,7 +125,7 @@ def test_tiers_and_refined_releases_are_those_of_threads(
         release = seeded(config, scheduler=scheduler)
         key = synth.RunKey.from_seed(2)
         refined = pipelines.refine(release.out, "8", key=key, scheduler=scheduler)
-        made.append([everything(folder) for folder in (release.out / "tiers", refined.public)])
+        made.append([everything(release.out / "tiers"), but_for_the_debit(refined.public)])
     assert made[0] == made[1]
 
 
