@@ -81,7 +81,7 @@ def test_it_says_what_it_cannot_do(
     assert run_alone([data])[-1] == "1"
     said = run_alone([data], "--certificate-only")
     assert said[-1] == "0"
-    assert any("checksums, data and read-me" in line for line in said)
+    assert any("checksums, data, read-me and witnesses" in line for line in said)
     assert run_alone([data], "--certificate-only", "--key", str(key))[-1] == "1", "it is not signed"
     with pytest.raises(AssertionError, match="needs the Python library pyarrow"):
         run_alone([data], allowed="")
