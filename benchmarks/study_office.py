@@ -188,7 +188,8 @@ class Office:
         every = np.arange(len(self._jobs))
         self._place = self._guesser.places(every)
         total = sum(table.weight for table in self._workload.tables)
-        keys = np.random.default_rng().integers(0, KEYS, every.size)
+        words = synth.RunKey.generate().stream("record keys", 0).words(every.size)
+        keys = (words % KEYS).astype(np.int64)
         self._tables = [
             _count(self._workload, table, float(table.weight / total), self._jobs, keys)
             for table in self._workload.tables

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import hashlib
 import itertools
 import os
 import pickle
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,6 +32,7 @@ from pipelines.planning import trials
 from pipelines.release import certificate
 from pipelines.release.provenance import SourceState
 from pipelines.running import report
+from synth import randomness
 
 # The same cases on every machine and every day, and no failure because a machine was busy.
 settings.register_profile("odsynth", derandomize=True, deadline=None, max_examples=50)
@@ -62,6 +66,24 @@ def _no_wait_for_the_disk() -> Iterator[None]:
     """No test cuts the power: what a killed process wrote is there without waiting, too."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _same_keys_every_day() -> Iterator[None]:
+    """Make run keys from the name of the test that asks for them, so that no test fails by chance.
+
+    No two are alike. Other processes ask the operating system still.
+    """
+    asked: Counter[str] = Counter()
+
+    def token_bytes(number: int) -> bytes:
+        test = os.environ["PYTEST_CURRENT_TEST"]
+        asked[test] += 1
+        return hashlib.sha256(f"{test} {asked[test]}".encode()).digest()[:number]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(randomness, "secrets", SimpleNamespace(token_bytes=token_bytes))
         yield
 
 

@@ -112,7 +112,9 @@ def signed_release(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> pipelines.Release:
     tables = with_values(config_tables, {"signature.key": keys[0]})
-    return pipelines.run(check_config(tables, tmp_path_factory.mktemp("signed"), "signed.toml"))
+    return pipelines.run(
+        check_config(tables, tmp_path_factory.mktemp("signed"), "signed.toml"), key=same_key()
+    )
 
 
 @pytest.fixture
