@@ -67,7 +67,7 @@ def measure(
     The number of the table in the plan, of the batch that holds the groups, and of the run of the mechanism
     name a stream of its own.
     """
-    return counts + table.parameters.draw(counts.size, key.stream(f"noise {number}{_of_run(run)}", batch))
+    return counts + table.parameters.draw(counts.size, _noise_stream(key, number, batch, run))
 
 
 def weaken(
@@ -86,8 +86,7 @@ def weaken(
     `stronger` is the noise that the counts have; the table, its number, batch and run are those of `measure`,
     in the plan and by the key of the weaker tier.
     """
-    stream = key.stream(f"noise {number}{_of_run(run)}", batch)
-    return noisy + table.parameters.draw_added(stronger, noisy.size, stream)
+    return noisy + table.parameters.draw_added(stronger, noisy.size, _noise_stream(key, number, batch, run))
 
 
 def refine(
@@ -107,8 +106,12 @@ def refine(
     `counts` are **confidential**; `noisy` are theirs in the earlier release, whose noise is `weaker`. Other
     parameters are those of `measure`.
     """
-    stream = key.stream(f"noise {number}{_of_run(run)}", batch)
+    stream = _noise_stream(key, number, batch, run)
     return counts + table.parameters.draw_refined(noisy - counts, weaker, stream)
+
+
+def _noise_stream(key: synth.RunKey, number: int, batch: int, run: int) -> WordStream:
+    return key.stream(f"noise {number}{_of_run(run)}", batch)
 
 
 def _of_run(run: int) -> str:
