@@ -58,7 +58,7 @@ class Cost:
     spent: synth.Cost | None  # of the data set, in all periods, with this one if it is paid
     payable: bool  # whether the budget suffices
     text: str  # all this for people, in one line
-    # Of the debits that `spent` has, the rho of each, None of other noise than discrete Gaussian.
+    # Of the debits that `spent` has, the rho of each, where the ledger has one.
     rhos: tuple[Fraction | None, ...] = ()
     waits: bool = False  # whether it would suffice but for a window of years, which passes
 
