@@ -20,4 +20,6 @@ from .lodes import LodesJobs as LodesJobs
 from .microdata import MicrodataJobs as MicrodataJobs
 from .model import PublicModel as PublicModel
 from .model import build_model as build_model
+from .relationship import Relationship as Relationship
+from .relationship import read_relationship as read_relationship
 from .weights import read_weights as read_weights

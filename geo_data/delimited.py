@@ -33,7 +33,7 @@ READ_FAULTS = (OSError, EOFError, zlib.error, pa.ArrowException)
 
 _GZIP = b"\x1f\x8b"
 _MARK = b"\xef\xbb\xbf"  # of UTF-8, which some editors put first
-_QUOTE, _COMMA, _RETURN, _FEED, _EQUALS = b'",\r\n='
+_QUOTE, _RETURN, _FEED, _EQUALS = b'"\r\n='
 OTHER_MARKS = ";\t|"  # between fields, of other forms of text
 NO_COMMAS = (
     "the fields are separated by semicolons, tabs or bars, not by commas",
@@ -123,9 +123,9 @@ class CheckedLines(io.RawIOBase):
     what to do about it, and are empty while nothing is. More than `limit` bytes are a fault.
     """
 
-    def __init__(self, file: BinaryIO, limit: int) -> None:
+    def __init__(self, file: BinaryIO, limit: int, delimiter: str) -> None:
         super().__init__()
-        self._file, self._left = file, limit
+        self._file, self._left, self._delimiter = file, limit, ord(delimiter)
         self._tail, self._first = b"", True
         self._blank = 0  # blank lines after the last other one
         self._returns: bool | None = None  # whether lines end with a carriage return before the feed
@@ -239,8 +239,8 @@ class CheckedLines(io.RawIOBase):
         # Every line has pairs, so each second one closes what the one before it opened.
         opening, closing = quotes[::2], quotes[1::2]
         before = characters[opening - 1]  # of the first character of all: the last, which is a line feed
-        begins = np.isin(before, (_COMMA, _FEED, _QUOTE))
-        ends = np.isin(characters[closing + 1], (_COMMA, _RETURN, _FEED, _QUOTE))
+        begins = np.isin(before, (self._delimiter, _FEED, _QUOTE))
+        ends = np.isin(characters[closing + 1], (self._delimiter, _RETURN, _FEED, _QUOTE))
         if not (begins & ends).all():
             first = np.argmin(begins & ends)
             offset, rule = (
@@ -280,7 +280,9 @@ class _Hashed(io.RawIOBase):
 
 
 @contextmanager
-def open_lines(path: str | os.PathLike[str], sha256: dict[str, str] | None = None) -> Iterator[CheckedLines]:
+def open_lines(
+    path: str | os.PathLike[str], sha256: dict[str, str] | None = None, delimiter: str = ","
+) -> Iterator[CheckedLines]:
     """Open a delimited file, gzipped or not, to read lines that are checked and counted.
 
     With `sha256`, the hash of the bytes as they are read is entered under the path at the end. A fault that
@@ -292,20 +294,20 @@ def open_lines(path: str | os.PathLike[str], sha256: dict[str, str] | None = Non
         file.seek(0)
         raw = file if sha256 is None else cast(BinaryIO, _Hashed(file))
         text = cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if packed else raw
-        lines = CheckedLines(text, most_bytes(os.fstat(file.fileno()).st_size))
+        lines = CheckedLines(text, most_bytes(os.fstat(file.fileno()).st_size), delimiter)
         yield lines
         lines.raise_fault(path)
         if sha256 is not None:
             sha256[str(path)] = cast(_Hashed, raw).hexdigest()
 
 
-def lines_of_other_widths(path: str | os.PathLike[str]) -> list[int]:
+def lines_of_other_widths(path: str | os.PathLike[str], delimiter: str) -> list[int]:
     """Return the first lines of a file that have more or fewer fields than its first."""
     numbers: list[int] = []
-    with open_lines(path) as lines:
+    with open_lines(path, delimiter=delimiter) as lines:
         width = 0
         for number, line in enumerate(io.BufferedReader(lines, BLOCK), start=1):
-            fields = (re.sub(rb'"[^"]*"', b"", line) if b'"' in line else line).count(b",") + 1
+            fields = (re.sub(rb'"[^"]*"', b"", line) if b'"' in line else line).count(delimiter.encode()) + 1
             width = width or fields
             if fields != width and line.strip(b"\r\n"):
                 numbers.append(number)

@@ -101,6 +101,7 @@ class TableSchema:
     # Columns of codes and labels in which all spellings (`geo_data.texts`) are read as one. A file that
     # has several in another column is refused.
     any_spelling: Collection[str] = ()
+    delimiter: str = ","  # between the fields of text
 
     def checked(self, path: Path, header: Sequence[str]) -> dict[str, Kind]:
         """Return the columns to read of a file with this header, or refuse it."""
@@ -160,8 +161,8 @@ def read_table(
             with path.open("rb") as file:
                 sha256[str(path)] = hashlib.file_digest(file, "sha256").hexdigest()
     else:
-        columns = schema.checked(path, _csv_header(path))
-        table = _read_csv(path, columns, schema.shared, sha256)
+        columns = schema.checked(path, _csv_header(path, schema.delimiter))
+        table = _read_csv(path, columns, schema, sha256)
     if table.num_rows == 0:
         if not schema.confidential:
             raise InputError(path, _NO_ROWS, fix=COPY_AGAIN)
@@ -182,8 +183,14 @@ def _no_rows(columns: Mapping[str, Kind], shared: Collection[str]) -> pd.DataFra
     return frame.astype({name: "category" for name in columns if name in shared})
 
 
-def _csv_header(path: Path) -> list[str]:
-    with open_lines(path) as lines:
+def read_header(path: str | os.PathLike[str]) -> list[str]:
+    """Return the names of the columns of a table; of text with other marks than commas, its first line."""
+    path = Path(path)
+    return _parquet_header(path) if form_of(path) == _PARQUET else _csv_header(path, ",")
+
+
+def _csv_header(path: Path, delimiter: str) -> list[str]:
+    with open_lines(path, delimiter=delimiter) as lines:
         data = b""
         while b"\n" not in data and (more := lines.read(_BEGIN)):
             data += more
@@ -192,7 +199,8 @@ def _csv_header(path: Path) -> list[str]:
     header: list[str] = []
     try:
         # Only this line is decoded: columns that nobody reads may be in any encoding.
-        header = next(csv.reader([line.decode("utf-8-sig").removesuffix("\r")], strict=True), [])
+        text = line.decode("utf-8-sig").removesuffix("\r")
+        header = next(csv.reader([text], strict=True, delimiter=delimiter), [])
     except UnicodeDecodeError:
         fault, fix = _ENCODING, _SAVE_UTF8
     except csv.Error:
@@ -220,12 +228,13 @@ def _parquet_header(path: Path) -> list[str]:
 
 
 def _read_csv(
-    path: Path, columns: Mapping[str, Kind], shared: Collection[str], sha256: dict[str, str] | None
+    path: Path, columns: Mapping[str, Kind], schema: TableSchema, sha256: dict[str, str] | None
 ) -> pa.Table:
     """Return the columns as text, of which counts, names and what is shared are dictionaries."""
     of_kind = {"name": _NAME, "count": _TEXTS}
     types = {
-        name: _TEXTS if name in shared else of_kind.get(kind, pa.string()) for name, kind in columns.items()
+        name: _TEXTS if name in schema.shared else of_kind.get(kind, pa.string())
+        for name, kind in columns.items()
     }
     ragged: list[int] = []
 
@@ -234,12 +243,12 @@ def _read_csv(
         return "skip"
 
     table, fault = None, ""
-    with open_lines(path, sha256) as lines:
+    with open_lines(path, sha256, schema.delimiter) as lines:
         try:
             table = pyarrow.csv.read_csv(
                 lines,
                 read_options=pyarrow.csv.ReadOptions(block_size=BLOCK),
-                parse_options=pyarrow.csv.ParseOptions(invalid_row_handler=skip),
+                parse_options=pyarrow.csv.ParseOptions(delimiter=schema.delimiter, invalid_row_handler=skip),
                 convert_options=pyarrow.csv.ConvertOptions(
                     include_columns=list(types),
                     column_types=types,
@@ -258,7 +267,7 @@ def _read_csv(
             path,
             "rows do not have as many fields as the header",
             count=len(ragged),
-            where=lines_of(lines_of_other_widths(path)),
+            where=lines_of(lines_of_other_widths(path, schema.delimiter)),
             fix="quote text that contains commas, or copy the file again if it was cut off",
         )
     if table.num_rows != lines.lines - 1:

@@ -7,6 +7,7 @@ from typing import Literal
 
 import click
 
+import geo_data
 import pipelines
 from pipelines.cli.common import FILE, FOLDER, PATH, LocalPath, counter, implicate_option, say
 from pipelines.views.choices import FORMATS, KINDS
@@ -181,14 +182,41 @@ def intervals_command(public: Path, to: Path | None) -> None:
 @click.option("--home", help="Kind of home areas; by default the two coarsest of the tables both are for.")
 @click.option("--work", help="Kind of work areas; --home or --work alone stands for both.")
 @click.option("--by", help="An attribute: each table is written by its categories, too.")
-def compare_command(a: str, b: str, to: Path, home: str | None, work: str | None, by: str | None) -> None:
+@click.option(
+    "--relationship",
+    type=FILE,
+    help="Where blocks changed: a public file of which blocks, or areas, of A share land with which of B.",
+)
+@click.option(
+    "--columns",
+    metavar="A,B[,SHARED]",
+    help="Its columns, if they are not those of the Census Bureau, NHGIS or the ONS: codes of A, codes of B, "
+    "and land or weight that they share.",
+)
+def compare_command(
+    a: str,
+    b: str,
+    to: Path,
+    home: str | None,
+    work: str | None,
+    by: str | None,
+    relationship: Path | None,
+    columns: str | None,
+) -> None:
     """Compare two releases: what changed from A to B, and which differences are beyond noise.
 
     A and B are public folders, or addresses of versions at a service, of the same areas and kinds of jobs.
     Residents, jobs by workplace and flows get the difference B minus A with an interval of 90 %, in a CSV
     file for each table; pictures show the changes by area. Only public folders are read.
     """
-    made = pipelines.compare(a, b, to, home=home, work=work, by=by, progress=counter())
+    named = columns.split(",") if columns is not None else []
+    if named and (relationship is None or len(named) not in (2, 3)):
+        raise click.UsageError("--columns names two or three columns of the file of --relationship")
+    file = None
+    if relationship is not None:
+        codes = (named[0], named[1]) if named else None
+        file = geo_data.read_relationship(relationship, codes, named[2] if len(named) == 3 else None)
+    made = pipelines.compare(a, b, to, home=home, work=work, by=by, relationship=file, progress=counter())
     for kind, path in made.items():
         click.echo(f"{path}: {kind}, {path.stat().st_size / 1e6:.2f} MB")
 

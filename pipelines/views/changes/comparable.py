@@ -17,7 +17,7 @@ _MOST_LEVELS = 2  # that are compared where none is asked for
 
 
 def check_jobs(a: Side, b: Side) -> None:
-    """Refuse releases of other kinds of jobs, of other blocks or external zones, and a release twice."""
+    """Refuse releases of other kinds of jobs or external zones, and a release twice."""
     if a.release.content_sha256 == b.release.content_sha256:
         raise PublicReleaseError(f"{a.name} and {b.name} are the same release")
     if _are_tiers(a.release.certificate, b.release.certificate):
@@ -30,18 +30,33 @@ def check_jobs(a: Side, b: Side) -> None:
         a, b, "populations (jobs.population)", *(side.release.config.jobs.population for side in (a, b))
     )
     one, other = a.release.geography, b.release.geography
-    _refuse_other(a, b, "blocks", one.block_level, other.block_level)
-    if not one.block_codes.equals(other.block_codes) and _blocks(one) != _blocks(other):
-        only = [len(_blocks(x) - _blocks(y)) for x, y in ((one, other), (other, one))]
-        raise PublicReleaseError(
-            f"{a.name} and {b.name} have different blocks ({only[0]:,} are in A only, {only[1]:,} in B "
-            "only), so an area of the same code may be another place. Fix: compare releases of equal blocks"
-        )
     for words, zones in (
         ("external zones where workers live", [sorted(x.external_homes) for x in (one, other)]),
         ("external zones where they work", [sorted(x.external_workplaces) for x in (one, other)]),
     ):
         _refuse_other(a, b, words, *(", ".join(each) or "none" for each in zones))
+
+
+def check_blocks(a: Side, b: Side, *, related: bool) -> None:
+    """Refuse releases of other blocks; if a file relates these, releases of the same."""
+    one, other = a.release.geography, b.release.geography
+    only = [0, 0]
+    if not one.block_codes.equals(other.block_codes):
+        only = [len(_blocks(x) - _blocks(y)) for x, y in ((one, other), (other, one))]
+    same = one.block_level == other.block_level and not any(only)
+    if same and related:
+        raise PublicReleaseError(
+            f"{a.name} and {b.name} have the same blocks. Fix: compare them without a relationship file"
+        )
+    if not same and not related:
+        kinds = (
+            f"A {one.block_level}, B {other.block_level}; {only[0]:,} are in A only, {only[1]:,} in B only"
+        )
+        fix = "compare releases of equal blocks, or name a public file that relates both (--relationship)"
+        raise PublicReleaseError(
+            f"{a.name} and {b.name} have different blocks ({kinds}), so an area of the same code may be "
+            f"another place. Fix: {fix}"
+        )
 
 
 def _are_tiers(a: Certificate, b: Certificate) -> bool:
@@ -72,29 +87,33 @@ def check_attribute(a: Side, b: Side, name: str, language: str) -> list[Attribut
 
 
 def choose_areas(
-    a: Side, b: Side, home: str | None, work: str | None
-) -> tuple[list[tuple[str, str]], dict[str, int]]:
-    """Return the kinds of home and work areas to compare; and those left out, with how many blocks differ."""
+    a: Side, b: Side, home: str | None, work: str | None, language: str
+) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return the kinds of home and work areas to compare; and of those left out, why."""
     if home is not None or work is not None:
         pair = (home or work or "", work or home or "")
         for kind in dict.fromkeys(pair):
             if problem := _differ(a, b, kind):
                 fix = f"Fix: choose one of these: {_common(a, b)}"
                 raise PublicReleaseError(f"{a.name}, {b.name}: {problem}. {fix}")
-        return [pair], {}
+        return [pair], []
     known = [{*_workload(side)} for side in (a, b)]
     kinds = [kind for kind in _workload(a) if kind in known[1]]
-    moved_blocks = {kind: moved for kind in kinds if (moved := _moved(a, b, kind))}
-    geography, block = a.release.geography, a.release.geography.block_level
-    same = [kind for kind in kinds if kind not in moved_blocks]
+    left_out = {kind: problem for kind in kinds if (problem := _differ(a, b, kind, language))}
+    block = a.release.geography.block_level
+    same = [kind for kind in kinds if kind not in left_out]
     same = [kind for kind in same if kind != block] or same
     if not same:
         raise PublicReleaseError(
             f"{a.name} and {b.name}: the tables that the releases are for have no areas in common. Fix: name "
             f"areas with --home and --work, of these: {_common(a, b)}"
         )
-    same.sort(key=lambda kind: (geography.n_units(kind), a.release.kinds_of_areas.index(kind)))
-    return [(kind, kind) for kind in same[:_MOST_LEVELS]], moved_blocks
+    same.sort(key=lambda kind: (a.areas.codes(kind).size, a.release.kinds_of_areas.index(kind)))
+    say = phrases(language)
+    return (
+        [(kind, kind) for kind in same[:_MOST_LEVELS]],
+        [say.areas_left_out(kind, problem) for kind, problem in left_out.items()],
+    )
 
 
 def _workload(side: Side) -> list[str]:
@@ -104,14 +123,20 @@ def _workload(side: Side) -> list[str]:
     return [kind for kind in kinds if side.draws.has(kind, kind)]
 
 
-def _differ(a: Side, b: Side, kind: str) -> str:
-    """Say in what the areas of a kind differ between A and B; nothing where they are the same."""
+def _differ(a: Side, b: Side, kind: str, language: str = ENGLISH) -> str:
+    """Say why the areas of a kind cannot be compared; nothing where they can."""
     for side in (a, b):
         if kind not in side.release.kinds_of_areas:
             present = ", ".join(side.release.kinds_of_areas)
             return f"{side.letter} has no areas {kind!r}; it has: {present}"
-    moved = _moved(a, b, kind)
-    return str(phrases(ENGLISH).areas_differ(kind, moved)) if moved else ""
+    say = phrases(language)
+    if a.areas.links is None:
+        moved = _moved(a, b, kind)
+        return str(say.areas_differ(kind, moved)) if moved else ""
+    if a.areas.cut(kind):
+        return str(say.areas_cut(kind, dict(zip("AB", a.areas.links.levels, strict=True))))
+    groups = a.areas.groups(kind)
+    return str(say.areas_chained(kind, groups)) if groups.chained else ""
 
 
 def _moved(a: Side, b: Side, kind: str) -> int:

@@ -6,19 +6,25 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
+
+import pandas as pd
 
 from geo_data.arguments import PathLike, path_of
+from geo_data.relationship import Relationship, read_relationship
 from pipelines.config.languages import ENGLISH
 from pipelines.plans.measured import table_in_words
 from pipelines.release import pages as of_release
 from pipelines.release.intervals import N_DRAWS
 from pipelines.storage.durable import whole_folder
 from pipelines.storage.progress import Progress
-from pipelines.views.changes.comparable import check_attribute, check_jobs, choose_areas
+from pipelines.views.changes.areas import ComparedAreas, Groups
+from pipelines.views.changes.comparable import check_attribute, check_blocks, check_jobs, choose_areas
 from pipelines.views.changes.counting import ChangeTable, compare_homes, compare_jobs
 from pipelines.views.changes.sides import Side
 from pipelines.views.folder import PublicReleaseError, check_target
 from pipelines.views.intervals.carrying import without_history
+from pipelines.views.labels import unit_names
 from pipelines.views.pages import phrases, render
 from pipelines.views.release import Release, open_release
 
@@ -34,6 +40,7 @@ def compare(
     home: str | None = None,
     work: str | None = None,
     by: str | None = None,
+    relationship: PathLike | Relationship | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Path]:
     """Compare two releases: what changed from A to B, with intervals, and which differences are beyond noise.
@@ -52,13 +59,17 @@ def compare(
         that both releases are for, the two coarsest.
     by : str, optional
         An attribute: each table is written by its categories, too.
+    relationship : str, path or Relationship, optional
+        A public file that relates the blocks, or areas, of A and B, where these changed: as of
+        `geo_data.read_relationship`. Areas that share land are compared as one group.
     progress : Progress, optional
         Told how many parts of a step are done, and how many there are.
 
     Returns
     -------
     dict of str to Path
-        The files by what they are: a CSV file for each table, a map for each kind of areas, and a read-me.
+        The files by what they are: a CSV file for each table, a map for each kind of areas, with a
+        relationship the areas of each group, and a read-me.
         A row has the released counts ``A`` and ``B``; ``difference``, of the true counts, B minus A; ``low``
         and ``high`` of its interval of 90 %, both in it; ``beyond_noise``, whether that excludes 0.
 
@@ -67,6 +78,8 @@ def compare(
     PublicReleaseError
         If the releases are of other kinds of jobs, blocks, areas or categories; a release is damaged, or
         tells nothing of what is asked for; or the folder is there already, or in a public one.
+    geo_data.InputError
+        If the relationship file is faulty, or not of the blocks of A and B.
 
     Examples
     --------
@@ -80,8 +93,7 @@ def compare(
     first, second = (each if isinstance(each, Release) else open_release(each) for each in (a, b))
     for release in (first, second):
         check_target(to, release.public, new=True)
-    one, other = sides = Side("A", first, first.geography), Side("B", second, first.geography)
-    check_jobs(one, other)
+    sides = _sides(first, second, relationship)
     language = first.language if first.language == second.language else ENGLISH
     areas, remarks = _choose(sides, home, work, by, language)
     to.parent.mkdir(parents=True, exist_ok=True)
@@ -99,6 +111,19 @@ def compare(
     words = f"{beyond:,} of {rows:,} rows are beyond noise; {README} says how many may be so by chance"
     _log.info("%s", words)
     return {words: to / name for words, name in files.items()}
+
+
+def _sides(a: Release, b: Release, relationship: PathLike | Relationship | None) -> tuple[Side, Side]:
+    """Return both sides, which can be compared, by the areas that a relationship file groups."""
+    areas = ComparedAreas(a.geography, b.geography)
+    sides = Side("A", a, areas), Side("B", b, areas)
+    check_jobs(*sides)
+    check_blocks(*sides, related=relationship is not None)
+    if relationship is None:
+        return sides
+    file = relationship if isinstance(relationship, Relationship) else read_relationship(relationship)
+    areas = ComparedAreas(a.geography, b.geography, file.link(a.geography, b.geography))
+    return Side("A", a, areas), Side("B", b, areas)
 
 
 def _apart(sides: tuple[Side, Side], scratch: Path, progress: Progress | None) -> tuple[Side, Side]:
@@ -119,8 +144,8 @@ def _choose(
     say, remarks = phrases(language), []
     if by and (described := check_attribute(*sides, by, language)):
         remarks.append(say.described_otherwise(*described))
-    areas, moved_blocks = choose_areas(*sides, home, work)
-    remarks += [say.areas_left_out(kind, blocks) for kind, blocks in moved_blocks.items()]
+    areas, left_out = choose_areas(*sides, home, work, language)
+    remarks += left_out
     for side in sides:
         if home is not None and not side.draws.has(home, None):
             raise PublicReleaseError(
@@ -171,6 +196,7 @@ def _write(
     tables = [table for table in tables if len(table.rows)]
     for table in tables:
         table.rows.to_csv(folder / table.file, index=False, lineterminator="\n")
+    groups, joined = _write_groups(sides, tables, folder, language)
     maps = _draw_maps(sides, tables, folder, language)
     text = render(
         "changes.txt",
@@ -180,12 +206,56 @@ def _write(
         tables=tables,
         by=dict.fromkeys(name for table in tables for name in table.by),
         draws=N_DRAWS,
-        remarks=[*remarks, *unknown],
+        remarks=[*joined, *remarks, *unknown],
+        groups=groups,
         maps=maps,
     )
     (folder / README).write_text(f"{text}\n", encoding="utf-8")
     files = {table_in_words(table.home, table.work, table.by): table.file for table in tables}
+    files |= {f"groups of {kind}": name for kind, name in groups.items()}
     return {**files, **{f"map of {kind}": name for kind, name in maps.items()}, "read-me": README}
+
+
+def _write_groups(
+    sides: tuple[Side, Side], tables: list[ChangeTable], folder: Path, language: str
+) -> tuple[dict[str, str], list[str]]:
+    """Write which areas are in which group; return the names of the files by kind, and what was lost."""
+    areas, say = sides[0].areas, phrases(language)
+    if areas.links is None:
+        return {}, []
+    files, remarks = {}, [say.links_left_out(areas.links.slight)] if areas.links.slight else []
+    for kind in dict.fromkeys(kind for table in tables for kind in (table.home, table.work) if kind):
+        groups = areas.groups(kind)
+        rows = [
+            pd.DataFrame(
+                {
+                    "group": groups.codes[groups.of[side.letter]],
+                    "release": side.letter,
+                    "area": side.release.geography.codes(kind),
+                    "name": unit_names(side.release, kind),
+                }
+            )
+            for side in sides
+        ]
+        files[kind] = f"groups_{kind}.csv"
+        pd.concat(rows).sort_values(["group", "release", "area"]).to_csv(
+            folder / files[kind], index=False, lineterminator="\n"
+        )
+        remarks.append(say.areas_joined(kind, groups, files[kind], _inside(kind, groups, tables, say)))
+    return files, remarks
+
+
+def _inside(kind: str, groups: Groups, tables: list[ChangeTable], say: Any) -> list[tuple[str, list[int]]]:
+    """Return what tables by a kind of areas have released inside groups of several areas, in A and in B."""
+    several = groups.codes[groups.several]
+    inside = []
+    for table in tables:
+        if table.kind == kind:
+            rows = table.rows[table.rows[table.home or table.work].isin(several)]
+            inside.append(
+                (say.table(table.home, table.work, ()), [int(rows[letter].sum()) for letter in "AB"])
+            )
+    return inside
 
 
 def _draw_maps(
@@ -194,7 +264,7 @@ def _draw_maps(
     """Draw a map of each kind of areas that have places, and return the names of their files by kind."""
     from pipelines.views.figures.changes import ChangeMap, draw_changes  # what it needs takes its time
 
-    a, b = (side.release for side in sides)
+    a, b = sides
     panels: dict[str, list[ChangeTable]] = {}
     for table in tables:
         if table.kind is not None:
@@ -204,7 +274,7 @@ def _draw_maps(
         name = f"map_{kind}.png"
         about = ChangeMap(kind, sides, language)
         # Polygons are the same places: either release may have them.
-        with_polygons = a if kind in a.levels and a.polygons(kind) is not None else b
-        if draw_changes(with_polygons, about, of_kind, folder / name):
+        has_polygons = kind in a.release.levels and a.release.polygons(kind) is not None
+        if draw_changes(a if has_polygons else b, about, of_kind, folder / name):
             maps[kind] = name
     return maps

@@ -90,7 +90,7 @@ def compare_jobs(a: Side, b: Side, level: str, by: tuple[str, ...]) -> ChangeTab
         "low": np.floor(middle[known] - off).astype(np.int64),
         "high": np.ceil(middle[known] + off).astype(np.int64),
     }
-    columns = {"work": a.numbering.codes(level)[unit], **_labels(a, by, category)}
+    columns = {"work": a.areas.codes(level)[unit], **_labels(a, by, category)}
     rows, unknown = _with_verdict(pd.DataFrame(columns | numbers)), int((~known & can).sum())
     return ChangeTable(None, level, by, rows, not variance[can].any(), unknown)
 
@@ -99,10 +99,9 @@ def compare_homes(
     a: Side, b: Side, home: str, work: str | None, by: tuple[str, ...], progress: Progress | None = None
 ) -> ChangeTable:
     """Compare residents, or flows, draw by draw: those of A and B are independent."""
-    geography = a.numbering
     combinations = len(a.release.categories[by[0]]) if by else 1
-    works = 1 if work is None else geography.n_units(work)
-    shape = Shape(home, work, by, (works, combinations, geography.n_units(home)))
+    works = 1 if work is None else a.areas.codes(work).size
+    shape = Shape(home, work, by, (works, combinations, a.areas.codes(home).size))
     released = [side.released(shape) for side in (a, b)]
     parts = []
     chunks = list(_chunks(a, b, shape))
@@ -116,8 +115,8 @@ def compare_homes(
         empty = (numbers[["A", "B", "low", "high"]] == 0).all(axis=1)
         numbers = numbers[~empty].reset_index(drop=True)
     work_unit, category, home_unit = shape.parts(numbers.pop("key").to_numpy())
-    columns = {} if work is None else {"work": geography.codes(work)[work_unit]}
-    columns |= {"home": geography.codes(home)[home_unit], **_labels(a, by, category)}
+    columns = {} if work is None else {"work": a.areas.codes(work)[work_unit]}
+    columns |= {"home": a.areas.codes(home)[home_unit], **_labels(a, by, category)}
     rows = _with_verdict(pd.concat([pd.DataFrame(columns), numbers], axis=1))
     return ChangeTable(home, work, by, rows)
 

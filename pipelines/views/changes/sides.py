@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+import shapely
 from numpy.typing import NDArray
 
-from geo_data.geography import Geography
 from geo_data.od_files import count_columns
+from pipelines.views.changes.areas import ComparedAreas
 from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.intervals.workplaces import WorkplaceIntervals, released_jobs
 from pipelines.views.release import Release
+
+if TYPE_CHECKING:
+    import geopandas as gpd
 
 Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
@@ -80,15 +85,15 @@ class Side:
     letter : str
         "A" or "B".
     release : Release
-    numbering : Geography
-        That of A: areas have its numbers on both sides, by their codes.
+    areas : ComparedAreas
+        By whose groups areas are numbered on both sides.
     redrawn : Release, optional
         The same release, with draws that have no noise in common with the other side.
     """
 
     letter: str
     release: Release
-    numbering: Geography
+    areas: ComparedAreas
     redrawn: Release | None = None
 
     @property
@@ -108,12 +113,11 @@ class Side:
 
     def jobs(self, level: str, by: tuple[str, ...]) -> JobNumbers:
         """Return what is known of jobs by workplace."""
-        plan = self.release.plan
-        order = np.argsort(self._number(level))
-        released = released_jobs(plan, level, by)[:, order]
+        plan, area = self.release.plan, self._of_blocks(level)
+        released = released_jobs(plan, area, by)
         mean, variance = released.astype(np.float64), np.zeros(released.shape)
         if plan.workplaces and (not plan.policy.secret or {*by} & {*plan.policy.secret}):
-            mean, variance = (told[:, order] for told in self._workplaces.told(level, by))
+            mean, variance = self._workplaces.told(area, by)
             closed = self.nobody(level, works=True)
             mean[:, closed], variance[:, closed] = 0, 0
         return JobNumbers(released, mean, variance)
@@ -122,8 +126,7 @@ class Side:
         """Say in which areas nobody can work, or live."""
         geography = self.release.geography
         closed = geography.nobody_works if works else geography.nobody_lives
-        unit = self._number(level)[geography.units_of_blocks(level)]
-        return np.bincount(unit, weights=~closed, minlength=geography.n_units(level)) == 0
+        return np.bincount(self._of_blocks(level), weights=~closed) == 0
 
     def released(self, shape: Shape) -> tuple[Int64, Int64]:
         """Return the cells of a table that have released jobs, rising, and how many."""
@@ -150,15 +153,20 @@ class Side:
 
     def cells(self, shape: Shape, areas: Int64) -> Cells:
         """Return the cells of a table that have jobs in some draws, of some work areas."""
-        home, work, works = self._number(shape.home), np.zeros(1, np.int64), None
-        if shape.work is not None:
-            work = self._number(shape.work)
-            works = np.flatnonzero(np.isin(work, areas))
-        cells = self.draws.cells(shape.home, shape.work, shape.by, works=works)
+        work = None if shape.work is None else self._of_blocks(shape.work)
+        works = None if work is None else areas
+        cells = self.draws.cells(self._of_blocks(shape.home), work, shape.by, works=works)
         category = cells.categories[0] if shape.by else np.zeros(cells.home.size, np.int64)
-        key = shape.key(work[cells.work], category, home[cells.home])
-        order = np.argsort(key)
-        return Cells(key[order], cells.counts[:, order])
+        return Cells(shape.key(cells.work, category, cells.home), cells.counts)
+
+    def shapes(self, kind: str) -> gpd.GeoDataFrame:
+        """Return the shape of each group of areas that has one, by its code; of points their mean."""
+        shapes = self.release.shapes(kind).dropna(subset="geometry")
+        of_group = self.areas.codes(kind)[self._number(kind)[shapes.index]]
+        shapes = shapes[["geometry"]].dissolve(by=of_group)
+        points = (shapes.geom_type == "MultiPoint").to_numpy()
+        shapes.loc[points, "geometry"] = shapely.centroid(np.asarray(shapes.geometry.array)[points])
+        return shapes
 
     @cached_property
     def _workplaces(self) -> WorkplaceIntervals:
@@ -172,5 +180,9 @@ class Side:
         return next(level for level in levels if geography.lie_within(level, areas))
 
     def _number(self, areas: str) -> Int64:
-        """Return the number that each area of this release has in `numbering`."""
-        return self.numbering.unit_number(areas, self.release.geography.codes(areas)).astype(np.int64)
+        """Return the group of each area of this release."""
+        return self.areas.groups(areas).of[self.letter]
+
+    def _of_blocks(self, areas: str) -> Int64:
+        """Return the group of the area that each block of this release is in."""
+        return self._number(areas)[self.release.geography.units_of_blocks(areas)]

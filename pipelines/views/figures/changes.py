@@ -22,7 +22,6 @@ from pipelines.views.figures.figure import DOTS, METADATA, STYLE, wrapped
 from pipelines.views.figures.maps import frame_map
 from pipelines.views.labels import singular
 from pipelines.views.pages import phrases
-from pipelines.views.release import Release
 
 if TYPE_CHECKING:
     from pipelines.views.changes.counting import ChangeTable
@@ -56,9 +55,9 @@ class ChangeMap:
         return phrases(self.language)
 
 
-def draw_changes(release: Release, about: ChangeMap, tables: list[ChangeTable], path: Path) -> bool:
-    """Draw a map of each table by area, residents and jobs; say whether any area has a place on it."""
-    shapes = release.shapes(about.kind).set_index("code")
+def draw_changes(side: Side, about: ChangeMap, tables: list[ChangeTable], path: Path) -> bool:
+    """Draw a map of each table by area, with the shapes of a side; say whether any area has a place on it."""
+    release, shapes = side.release, side.shapes(about.kind)
     placed = shapes[shapes.geometry.notna()]
     if not len(placed):
         return False

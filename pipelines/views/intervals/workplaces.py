@@ -33,18 +33,16 @@ SIDE = 1.645
 """Standard deviations of a normal error that it is within, to either side, 90 times of 100."""
 
 
-def released_jobs(plan: ReleasePlan, level: str | None, by: tuple[str, ...]) -> Int64:
-    """Return the released jobs of every combination of categories (rows) in every area (columns)."""
+def released_jobs(plan: ReleasePlan, area: Int64, by: tuple[str, ...]) -> Int64:
+    """Return the released jobs of every combination of categories (rows) in every area (columns).
+
+    `area` is the number of the area of each block.
+    """
     slots = plan.pools.slots
     alike, times = slots.counted()
     codes = {name: alike.attributes[name] for name in by}
-    shape = (
-        prod(len(slots.categories[name]) for name in by),
-        1 if level is None else plan.geography.n_units(level),
-    )
-    jobs = np.zeros(shape, np.int64)
-    area = units_of_blocks(plan, level)[alike.work]
-    np.add.at(jobs, (combined(codes, slots.categories, len(alike)), area), times)
+    jobs = np.zeros((prod(len(slots.categories[name]) for name in by), int(area.max()) + 1), np.int64)
+    np.add.at(jobs, (combined(codes, slots.categories, len(alike)), area[alike.work]), times)
     return jobs
 
 
@@ -104,10 +102,11 @@ class WorkplaceIntervals:
             have no row.
         """
         geography, slots = self._plan.geography, self._plan.pools.slots
-        mean, variance = self.told(level, by)
+        area = units_of_blocks(self._plan, level)
+        mean, variance = self.told(area, by)
         if not (variance < np.inf).any():
             return None
-        some = np.unique(units_of_blocks(self._plan, level)[~geography.nobody_works])
+        some = np.unique(area[~geography.nobody_works])
         kind, column = (
             index.ravel()
             for index in np.meshgrid(np.arange(variance.shape[0]), np.arange(some.size), indexing="ij")
@@ -117,20 +116,20 @@ class WorkplaceIntervals:
         for name, of_kind in codes_of(kind, {name: slots.categories[name] for name in by}).items():
             frame[name] = np.array(slots.categories[name], object)[of_kind]
         middle, off = mean[:, some].ravel(), SIDE * np.sqrt(variance[:, some].ravel())
-        frame["S000"] = released_jobs(self._plan, level, by)[:, some].ravel()
+        frame["S000"] = released_jobs(self._plan, area, by)[:, some].ravel()
         for end, value in (("low", np.floor(middle - off)), ("high", np.ceil(middle + off))):
             frame[end] = pd.Series(np.maximum(value, 0)).where(np.isfinite(off)).astype("Int64")
         return frame
 
-    def told(self, level: str | None, by: tuple[str, ...]) -> tuple[Float64, Float64]:
+    def told(self, area: Int64, by: tuple[str, ...]) -> tuple[Float64, Float64]:
         """Return the mean of what tables tell of every combination in every area, and its variance.
 
-        Both have a row for each combination of categories and a column for each unit. The variance is
-        infinite where none tells. A table of homes does where it has a group for every part.
+        `area` is the number of the area of each block. Both have a row for each combination of categories and
+        a column for each area. The variance is infinite where none tells. A table of homes does where it has
+        a group for every part.
         """
-        geography, categories = self._plan.geography, self._plan.pools.slots.categories
-        area = units_of_blocks(self._plan, level)
-        shape = prod(len(categories[name]) for name in by), 1 if level is None else geography.n_units(level)
+        categories = self._plan.pools.slots.categories
+        shape = prod(len(categories[name]) for name in by), int(area.max()) + 1
         total, precision = np.zeros(shape), np.zeros(shape)
         for table in self._counted:
             everywhere = table._replace(known=np.ones(table.known.shape, np.bool_))

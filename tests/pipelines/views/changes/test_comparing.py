@@ -23,6 +23,7 @@ from helpers import freeze
 from pipelines import PublicReleaseError, Release
 from pipelines.cli.main import main
 from pipelines.config.languages import ENGLISH
+from pipelines.drawing.job_counts import units_of_blocks
 from pipelines.views import download
 from pipelines.views.figures.changes import _classes, _edges
 from pipelines.views.intervals.workplaces import WorkplaceIntervals
@@ -279,7 +280,8 @@ def test_of_whole_records_jobs_by_workplace_are_compared(
     tables = {words: rows for words, rows in tables_of(files).items() if words.startswith("jobs of ")}
     assert [*tables] == ["jobs of trct", "jobs of trct by age"]
     (mean, variance), (mean_b, variance_b) = (
-        (told[0].ravel() for told in WorkplaceIntervals(side).told("trct", ())) for side in (one, other)
+        (told[0].ravel() for told in WorkplaceIntervals(side).told(units_of_blocks(side.plan, "trct"), ()))
+        for side in (one, other)
     )
     rows, side = tables["jobs of trct"], 1.645 * np.sqrt(variance + variance_b)
     assert (rows["low"] == np.floor(mean_b - mean - side)).all()
