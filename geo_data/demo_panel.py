@@ -46,7 +46,6 @@ dates = [{dates}]
 period = "year"
 
 [set]
-"release.name" = "Simulated panel {{year}}"
 "release.year" = "{{year}}"
 "release.out" = "release-{{year}}"
 "jobs.file" = "jobs-{{year}}.parquet"
@@ -153,7 +152,7 @@ def simulate_panel(
         epsilon=_share(_LIFE[0], years),
         delta=_share(_LIFE[1], years),
         title=f"A generated region of {len(jobs.home):,} workers, who are followed over {years} year(s).",
-        name=f"Simulated panel {_FIRST}",
+        name="Simulated panel",
         state="panel",
         year=_FIRST,
         out=f"release-{_FIRST}",

@@ -32,7 +32,7 @@ from pipelines.storage.durable import set_times
 
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}(?<!\.json)", re.ASCII)
 _RECORD = re.compile(rf"({_VERSION.pattern})\.(publication|withdrawn|erratum-\d{{3,}})\.json")
-_NEWEST = "latest"  # in addresses of the service
+_IN_ADDRESSES = ("latest", "years")  # of the service, in the place of a version
 _FORMAT = "odsynth publication 1"
 
 
@@ -249,9 +249,9 @@ class _Title:
 
     def check_free(self, content: str | None) -> None:
         """Refuse a version that was withdrawn, stands for another content, or could not be asked for."""
-        if self.version.casefold() == _NEWEST:
+        if self.version.casefold() in _IN_ADDRESSES:
             fix = "choose another version, or leave it out"
-            raise PublishError(f"{self.version!r} means the newest version in addresses. Fix: {fix}")
+            raise PublishError(f"{self.version!r} has a meaning in addresses of a service. Fix: {fix}")
         path = self.beside("publication")
         if self.place.exists(self.beside("withdrawn")):
             fix = "choose another version, or leave it out"

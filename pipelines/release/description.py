@@ -131,6 +131,11 @@ class ReleaseDescription:
         return next(table for table in self.tables if table.name == name)
 
 
+def dated_title(title: str, year: int) -> str:
+    """Return the title of a release with its year, which the titles of a series need not have."""
+    return title if str(year) in title else f"{title}, {year}"
+
+
 def file_names(config: PublicConfig) -> dict[str, str]:
     """Return the names of the data files of a release, by kind; each implicate has files of these names.
 
@@ -208,7 +213,8 @@ def describe_release(
     release, attributes = config.release, attributes_of(categories, config.attribute, language)
     publisher, licence = release.publisher, release.licence
     plan = certificate.plan_sha256
-    title = f"{publisher}: {certificate.release.name}" if publisher else certificate.release.name
+    title = dated_title(certificate.release.name, certificate.release.year)
+    title = f"{publisher}: {title}" if publisher else title
     mechanism_fields = certificate.classes[0].model_extra or {}
     version, day, say = certificate.software.version, certificate.created[:10], phrases(language)
     # Wherever it stands, and in whatever language: a release is cited in its own.

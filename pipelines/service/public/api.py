@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -9,7 +10,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from pipelines.release.certificate import Certificate
-from pipelines.service.caching import CONTENT, answer, is_fresh, tag
+from pipelines.service.caching import CONTENT, STATEMENT, answer, is_fresh, tag
 from pipelines.service.errors import answers
 from pipelines.service.parameters import (
     Name,
@@ -30,7 +31,7 @@ from pipelines.service.public.answers import (
     area_table,
     flow_table,
 )
-from pipelines.service.public.catalog import Catalog, OpenVersion, opened_version
+from pipelines.service.public.catalog import Catalog, opened_version
 from pipelines.service.public.describing import ATOM, atom
 from pipelines.service.public.downloads import kept_name
 from pipelines.service.public.flow_queries import SIDES, FlowQuestion, no_level, select
@@ -42,7 +43,9 @@ from pipelines.service.public.models import (
     FlowList,
     ReleaseEntry,
     ReleaseList,
+    YearList,
 )
+from pipelines.service.public.year_numbers import YearlyQuestion
 from pipelines.service.refusals import invalid
 from pipelines.service.settings import ServiceSettings
 
@@ -85,6 +88,30 @@ def get_feed(request: Request) -> Response:
     address, author = settings.address, settings.publisher or settings.address
     content = catalog.once("feed", lambda versions: atom(versions, address, author))
     return answer(request, content, media_type=ATOM)
+
+
+@router.get("/{name}/years", response_model=YearList, responses=_IN_FORMATS, summary="A number in every year")
+async def get_years(request: Request, name: Name, query: Annotated[YearQuery, Query()]) -> Response:
+    """Jobs of a release in every year: all of them, or those between the areas that are asked for.
+
+    Areas are named as for flows, and all areas of a side are added up: home=44007 counts who lives there,
+    work=44007 who works there, both together who does both. A year has the number of the version to be used
+    for it. It has none, and says why, if that was withdrawn, has no such area, or has other blocks in it than
+    the newest year.
+    """
+    catalog: Catalog = request.app.state.catalog
+
+    def find() -> Question | Response:
+        asked = YearlyQuestion.find(catalog, catalog.opened(catalog.latest(name)), query.question())
+        stated = [(each.version.page, each.version.sha256, each.note) for each in asked.years]
+        etag = tag(request.app.version, stated, query)
+        headers = {"ETag": etag, "Cache-Control": STATEMENT}
+        if is_fresh(request, etag):
+            return Response(status_code=304, headers=headers)
+        headers |= kept(name, "years", query.format, "flows")
+        return Question(asked.cost, lambda: asked.table().written(query.format, headers))
+
+    return await answered(request, find)
 
 
 @router.get("/{name}/{version}", response_model=ReleaseEntry, summary="One version")
@@ -155,7 +182,7 @@ async def get_areas(
         if is_fresh(request, headers["ETag"]):
             return Response(status_code=304, headers=headers)
 
-        headers |= kept(opened, ask.format, f"areas_{ask.level}")
+        headers |= kept(opened.name, opened.version, ask.format, f"areas_{ask.level}")
 
         def written() -> Written:
             return area_table(opened, ask, Paging(request, ask.limit, ask.after)).written(ask.format, headers)
@@ -165,33 +192,20 @@ async def get_areas(
     return await answered(request, find)
 
 
-def kept(version: OpenVersion, form: Format, what: str) -> dict[str, str]:
+def kept(name: str, version: str, form: Format, what: str) -> dict[str, str]:
     """Say under which name browsers keep an answer; JSON, which says what it is, they show."""
     if form == "json":
         return {}
-    name = kept_name(version.name, version.version, f"{what}.{ENDINGS[form]}")
-    return {"Content-Disposition": f'attachment; filename="{name}"'}
+    file = kept_name(name, version, f"{what}.{ENDINGS[form]}")
+    return {"Content-Disposition": f'attachment; filename="{file}"'}
 
 
 _Level = Annotated[str | None, Field(min_length=1, max_length=100)]
 
 
-class FlowQuery(BaseModel):
-    """The query of `get_flows`."""
+class _AreasQuery(BaseModel):
+    """What queries about flows have in common."""
 
-    top: Annotated[
-        int | None,
-        Field(
-            ge=1,
-            le=_MOST_TOP,
-            description="Only so many pairs of a work and a home area, of all that are asked for together, "
-            "those with the largest number of the first attribute first.",
-        ),
-    ] = None
-    format: Annotated[Format, FORMAT] = "json"
-    places: Annotated[bool, Field(description="With names and coordinates of both ends.")] = False
-    limit: Annotated[int | None, LIMIT] = None
-    after: Annotated[str | None, AFTER] = None
     work: Annotated[
         Codes,
         Field(
@@ -216,14 +230,6 @@ class FlowQuery(BaseModel):
             "high are of the first."
         ),
     ] = ["S000"]
-    sum: Annotated[
-        list[Literal["work", "home", "work,home", "home,work"]],
-        Field(
-            description="Sides that are added up, work, home or work,home: all areas asked for there are "
-            "one, with one interval. With both there is one row, the total.",
-        ),
-    ] = []
-    implicate: Annotated[int, Field(ge=1, le=1_000, description="Which synthetic data set.")] = 1
 
     def question(self) -> FlowQuestion:
         """Return it as a question, whose areas are not looked up yet."""
@@ -239,9 +245,47 @@ class FlowQuery(BaseModel):
             self.work_level,
             self.home_level,
             separated(self.attribute) or ("S000",),
-            self.implicate,
-            tuple(side for side in SIDES if side in separated(self.sum)),
         )
+
+
+class YearQuery(_AreasQuery):
+    """The query of `get_years`."""
+
+    format: Annotated[
+        Literal["json", "csv", "arrow"],
+        Field(description="json, csv, or arrow (a stream of Apache Arrow)."),
+    ] = "json"
+
+
+class FlowQuery(_AreasQuery):
+    """The query of `get_flows`."""
+
+    top: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=_MOST_TOP,
+            description="Only so many pairs of a work and a home area, of all that are asked for together, "
+            "those with the largest number of the first attribute first.",
+        ),
+    ] = None
+    format: Annotated[Format, FORMAT] = "json"
+    places: Annotated[bool, Field(description="With names and coordinates of both ends.")] = False
+    limit: Annotated[int | None, LIMIT] = None
+    after: Annotated[str | None, AFTER] = None
+    sum: Annotated[
+        list[Literal["work", "home", "work,home", "home,work"]],
+        Field(
+            description="Sides that are added up, work, home or work,home: all areas asked for there are "
+            "one, with one interval. With both there is one row, the total.",
+        ),
+    ] = []
+    implicate: Annotated[int, Field(ge=1, le=1_000, description="Which synthetic data set.")] = 1
+
+    def question(self) -> FlowQuestion:
+        """Return it as a question, whose areas are not looked up yet."""
+        sums = tuple(side for side in SIDES if side in separated(self.sum))
+        return replace(super().question(), implicate=self.implicate, sums=sums)
 
 
 @router.get(
@@ -269,9 +313,8 @@ async def get_flows(
         headers = {"ETag": etag, "Cache-Control": CONTENT}
         if is_fresh(request, etag):  # not before: of an area that there is not, nothing is fresh
             return Response(status_code=304, headers=headers)
-        headers |= kept(
-            opened, query.format, "_".join(("flows", *(selection.levels[side] for side in SIDES)))
-        )
+        what = "_".join(("flows", *(selection.levels[side] for side in SIDES)))
+        headers |= kept(opened.name, opened.version, query.format, what)
         few = query.top is not None or ask.sums != ()
 
         def written() -> Written:

@@ -22,6 +22,7 @@ from starlette.requests import Request
 from pipelines.publishing.publishing import Published, published
 from pipelines.release.certificate import Certificate, parse_certificate
 from pipelines.release.corrections import CORRECTION_FILE
+from pipelines.release.description import dated_title
 from pipelines.release.signing import UNSEALED
 from pipelines.service.public.areas import Areas, Shapes, area_jobs, count_lines, read_areas
 from pipelines.service.public.draw_tables import MappedDraws
@@ -91,6 +92,12 @@ class Version:
         return self.state.sha256
 
     @property
+    def title(self) -> str:
+        """What it is called, with its year."""
+        released = self.certificate and self.certificate.release
+        return dated_title(released.name, released.year) if released else self.state.name
+
+    @property
     def page(self) -> str:
         """Where its page is, from the root of the service; below ``/api/v1`` the API has the version."""
         return _page(self.state.name, self.state.version)
@@ -98,6 +105,97 @@ class Version:
     def address(self, file: File) -> str:
         """Return where a file is downloaded, from the root of the service."""
         return f"{self.page}/files/{file.name}"
+
+
+@dataclass(frozen=True)
+class Year:
+    """A year of a series: the version that stands for it, and the others, newest first."""
+
+    year: int | None  # None of versions whose certificate cannot be read
+    # The newest of those that can be used; of none, the newest
+    version: Version
+    others: tuple[Version, ...]
+
+    @property
+    def versions(self) -> tuple[Version, ...]:
+        """All of them."""
+        return self.version, *self.others
+
+
+@dataclass(frozen=True)
+class Series:
+    """All versions of a release, by year."""
+
+    name: str
+    years: tuple[Year, ...]  # newest first; several of one year if they count jobs of several types
+
+    @classmethod
+    def of(cls, name: str, versions: Iterable[Version]) -> Series:
+        """Put versions of a name in order, which come newest first."""
+        groups: dict[tuple[int | None, str, str], list[Version]] = {}
+        for version in versions:
+            released = version.certificate and version.certificate.release
+            kind = (released.year, released.state, released.job_type) if released else (None, "", "")
+            groups.setdefault(kind, []).append(version)
+        years = []
+        for (year, *_), group in sorted(groups.items(), key=lambda each: each[0][0] or 0, reverse=True):
+            first, *others = sorted(group, key=lambda version: version.status != "complete")
+            years.append(Year(year, first, tuple(others)))
+        return cls(name, tuple(years))
+
+    @classmethod
+    def every(cls, versions: Iterable[Version]) -> list[Series]:
+        """Return all releases: those that can be used first, and then those with the newest version."""
+        groups: dict[str, list[Version]] = {}
+        for version in versions:
+            groups.setdefault(version.state.name, []).append(version)
+        every = (cls.of(name, group) for name, group in groups.items())
+        return sorted(every, key=lambda series: not series.usable)
+
+    @property
+    def usable(self) -> list[Version]:
+        """The versions to be used, one for each year that has one."""
+        return [each.version for each in self.years if each.version.status == "complete"]
+
+    @property
+    def first(self) -> Version:
+        """The version to be used of the newest year; if none can be used, that of the newest year."""
+        return next(iter(self.usable), self.years[0].version)
+
+    @property
+    def versions(self) -> list[Version]:
+        """All of them, year by year."""
+        return [version for each in self.years for version in each.versions]
+
+    @property
+    def title(self) -> str:
+        """What it is called."""
+        certificate = self.first.certificate
+        return certificate.release.name if certificate else self.name
+
+    @property
+    def page(self) -> str:
+        """Where its page is, from the root of the service; below ``/api/v1`` the API has it."""
+        return f"/releases/{self.name}"
+
+    @property
+    def usable_years(self) -> list[int]:
+        """The years that have a version to be used, the first first."""
+        return sorted({each.year for each in self.years if each.year and each.version.status == "complete"})
+
+    @property
+    def span(self) -> str:
+        """These years in words, as "2015, 2017 to 2019"."""
+        runs: list[list[int]] = []
+        for year in self.usable_years:
+            if not runs or year > runs[-1][-1] + 1:
+                runs.append([])
+            runs[-1].append(year)
+        return ", ".join(" to ".join(map(str, dict.fromkeys((run[0], run[-1])))) for run in runs)
+
+    def year_of(self, version: Version) -> Year:
+        """Return the year of one of its versions."""
+        return next(each for each in self.years if version.page in {v.page for v in each.versions})
 
 
 class OpenVersion:
@@ -250,11 +348,17 @@ class Catalog:
             raise not_found("No such release and version was published; /api/v1/releases lists what was.")
         return stored
 
+    def series(self, name: str) -> Series:
+        """Return a release with all its versions."""
+        versions = [version for version in self.versions() if version.state.name == name]
+        if not versions:
+            raise not_found("No such release was published; /api/v1/releases lists what was.")
+        return Series.of(name, versions)
+
     def latest(self, name: str) -> Version:
-        """Return the newest version of a release whose data may be given out."""
-        for stored in self.versions():
-            if stored.state.name == name and stored.status == "complete":
-                return stored
+        """Return the version of a release's newest year, of those whose data may be given out."""
+        if usable := self.series(name).usable:
+            return usable[0]
         raise not_found(
             "No version of this name can be given out; /api/v1/releases lists what was published."
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from packaging.licenses import InvalidLicenseExpression, canonicalize_license_ex
 from pipelines.release.certificate import Certificate
 from pipelines.release.description import ReleaseDescription
 from pipelines.release.promises import short_bound
-from pipelines.service.public.catalog import Version
+from pipelines.service.public.catalog import Series, Version
 from pipelines.service.public.downloads import media_type
 from pipelines.service.public.formats import MEDIA_TYPES, Format
 from pipelines.service.rendering import text
@@ -77,7 +77,7 @@ class Citation:
 
 def cite(version: Version, about: ReleaseDescription, address: str) -> Citation:
     """Return how to cite a version: as its release says, with where it is."""
-    state, title, where = version.state, _title(version), f"{address}{version.page}"
+    state, title, where = version.state, version.title, f"{address}{version.page}"
     fields = {
         "title": f"{{{_tex(title)}}}",
         "author": None if about.publisher is None else f"{{{_tex(about.publisher)}}}",
@@ -85,12 +85,29 @@ def cite(version: Version, about: ReleaseDescription, address: str) -> Citation:
         "note": f"Synthetic data set, version {_tex(state.version)}, SHA-256 {version.sha256}",
         "howpublished": rf"\url{{{where}}}",
     }
-    lines = [f"  {name} = {{{value}}}," for name, value in fields.items() if value is not None]
-    key = re.sub(r"\W", "-", f"{state.name}-{state.version}", flags=re.ASCII)
     return Citation(
         words=f"{about.citation.rstrip('. ')}. Version {state.version} [synthetic data set]. {where}",
-        bibtex="\n".join([f"@misc{{{key},", *lines, "}"]),
+        bibtex=_bibtex(f"{state.name}-{state.version}", fields),
     )
+
+
+def cite_series(series: Series, about: ReleaseDescription, address: str) -> Citation:
+    """Return how to cite a release with all its years, by what its newest version says."""
+    where, years = f"{address}{series.page}", series.span
+    title = f"{about.publisher}: {series.title}" if about.publisher else series.title
+    fields = {
+        "title": f"{{{_tex(series.title)}}}",
+        "author": None if about.publisher is None else f"{{{_tex(about.publisher)}}}",
+        "note": f"Synthetic data sets of {years}",
+        "howpublished": rf"\url{{{where}}}",
+    }
+    return Citation(f"{title}. Synthetic data sets of {years}. {where}", _bibtex(series.name, fields))
+
+
+def _bibtex(key: str, fields: Mapping[str, str | None]) -> str:
+    key = re.sub(r"\W", "-", key, flags=re.ASCII)
+    lines = [f"  {name} = {{{value}}}," for name, value in fields.items() if value is not None]
+    return "\n".join([f"@misc{{{key},", *lines, "}"])
 
 
 def _tex(words: str) -> str:
@@ -129,7 +146,7 @@ def data_set(version: Version, release: Release, settings: ServiceSettings) -> d
         "@id": f"{address}{version.page}",
         "url": f"{address}{version.page}",
         "identifier": f"{address}{version.page}",
-        "name": _title(version),
+        "name": version.title,
         "description": in_one_sentence(certificate),
         "version": version.state.version,
         "datePublished": version.state.begun,
@@ -153,8 +170,18 @@ def data_set(version: Version, release: Release, settings: ServiceSettings) -> d
     return described
 
 
-def data_catalog(versions: Iterable[Version], settings: ServiceSettings) -> dict[str, Any]:
-    """Describe the site as schema.org's DataCatalog, with the releases that are to be used."""
+def data_series(series: Series, release: Release, settings: ServiceSettings) -> dict[str, Any]:
+    """Describe a release with its years as schema.org's Dataset; `release` is its newest version."""
+    return _series(series, settings) | {
+        "@context": _CONTEXT,
+        "keywords": list(release.description.keywords),
+        "includedInDataCatalog": {"@type": "DataCatalog", "name": SITE, "url": f"{settings.address}/"},
+        "hasPart": [_entry(version, settings) for version in series.usable],
+    }
+
+
+def data_catalog(every: Iterable[Series], settings: ServiceSettings) -> dict[str, Any]:
+    """Describe the site as schema.org's DataCatalog, with the releases that can be used."""
     publisher = _organization(settings.publisher, settings.contact)
     return {
         "@context": _CONTEXT,
@@ -162,18 +189,41 @@ def data_catalog(versions: Iterable[Version], settings: ServiceSettings) -> dict
         "name": SITE,
         "url": f"{settings.address}/",
         **({} if publisher is None else {"publisher": publisher}),
-        "dataset": [
-            {
-                "@type": "Dataset",
-                "@id": f"{settings.address}{version.page}",
-                "url": f"{settings.address}{version.page}",
-                "name": _title(version),
-                "description": in_one_sentence(version.certificate),
-            }
-            for version in versions
-            if version.certificate is not None
-        ],
+        "dataset": [_series(series, settings) for series in every if series.usable],
     }
+
+
+def _series(series: Series, settings: ServiceSettings) -> dict[str, Any]:
+    """A release with its years, or its only version."""
+    if len(series.usable) == 1:
+        return _entry(series.first, settings)
+    where = f"{settings.address}{series.page}"
+    return {
+        "@type": "Dataset",
+        "@id": where,
+        "url": where,
+        "identifier": where,
+        "name": series.title,
+        "description": f"A synthetic data set for each year. The newest: {_sentence(series.first)}",
+        "temporalCoverage": f"{series.usable_years[0]}/{series.usable_years[-1]}",
+    }
+
+
+def _entry(version: Version, settings: ServiceSettings) -> dict[str, Any]:
+    """A version, in short."""
+    where = f"{settings.address}{version.page}"
+    return {
+        "@type": "Dataset",
+        "@id": where,
+        "url": where,
+        "name": version.title,
+        "description": _sentence(version),
+        "version": version.state.version,
+    }
+
+
+def _sentence(version: Version) -> str:
+    return "" if version.certificate is None else in_one_sentence(version.certificate)
 
 
 def _questions(version: Version, release: Release, address: str) -> list[dict[str, str]]:
@@ -220,10 +270,6 @@ def _organization(name: str | None, contact: str | None) -> dict[str, Any] | Non
             kind: contact,
         }
     return described
-
-
-def _title(version: Version) -> str:
-    return version.state.name if version.certificate is None else version.certificate.release.name
 
 
 def atom(versions: Iterable[Version], address: str, author: str) -> bytes:

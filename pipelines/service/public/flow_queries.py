@@ -17,6 +17,8 @@ from typing import Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from geo_data.od_files import count_columns
+from pipelines.release.intervals import estimates
 from pipelines.service.parameters import separated
 from pipelines.service.public.flow_tables import FlowTable
 from pipelines.service.refusals import invalid, not_found
@@ -404,6 +406,30 @@ def with_bounds(answers: Sequence[tuple[Selection, Flows]], draws: PosteriorDraw
     for (number, pairs), bounds in zip(asked.items(), intervals, strict=True):
         found[number] = replace(found[number], bounds=bounds[pairs.counts[0]])
     return found
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An estimate from draws, and the ends of its interval."""
+
+    estimate: float
+    low: int
+    high: int
+
+
+def estimated(selection: Selection, draws: PosteriorDraws | None) -> Estimate | None:
+    """Return the estimate of the first count of a total; None where no draws tell of it."""
+    if draws is None or not has_bounds(selection, draws):
+        return None
+    count = selection.question.attributes[0]
+    names = draws.attributes_of(count)
+    cells = draws.cells(selection.areas("home"), selection.areas("work"), names)
+    counts = cells.counts
+    if names:
+        columns = list(count_columns(selection.release.categories)[names[0]])
+        counts = counts[:, cells.categories[0] == columns.index(count)]
+    total = estimates(counts.sum(axis=1, keepdims=True))
+    return Estimate(float(total["estimate"][0]), int(total["low"][0]), int(total["high"][0]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -344,3 +344,61 @@ class FlowList(BaseModel):
     matched: int | None = None
     jobs: dict[str, int] | None = None
     next: str | None = None
+
+
+class YearEntry(BaseModel):
+    """The number of a year: synthetic workers by attribute, and of the first attribute what draws tell.
+
+    Attributes
+    ----------
+    year : int
+    version : str
+        The version that stands for the year.
+    estimate : float or None
+        Of the true number of the first attribute that was asked for, and
+    low, high : int or None
+        its interval, where the release has draws of it (`intervals` of /contents).
+    note : str or None
+        Why the year has no number, or what is wrong with the version.
+    """
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, int | None]
+
+    year: int
+    version: str
+    estimate: float | None = None
+    low: int | None = None
+    high: int | None = None
+    note: str | None = None
+
+
+class YearList(BaseModel):
+    """A number in every year.
+
+    Attributes
+    ----------
+    note : str
+        What the numbers are.
+    name : str
+        Of the release.
+    work_level, home_level : str
+        Of the areas that were asked for.
+    attributes : dict of str to str
+        What the counts mean.
+    about_intervals : str or None
+        What estimates and intervals of the newest year are; where it has none, why.
+    about_changes : str
+        What to know before years are compared.
+    years : list of YearEntry
+        The first year first.
+    """
+
+    note: str = SYNTHETIC
+    name: str
+    work_level: str
+    home_level: str
+    attributes: dict[str, str]
+    about_intervals: str | None = None
+    about_changes: str
+    years: list[YearEntry]

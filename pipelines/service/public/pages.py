@@ -1,4 +1,4 @@
-"""The public pages: home; of each release its own, its columns, its map, and its flows; the API."""
+"""The public pages: home; each release with its years, each version, its columns, map and flows; the API."""
 
 from __future__ import annotations
 
@@ -22,12 +22,22 @@ from pipelines.service.parameters import Name, VersionName, latest_version
 from pipelines.service.public import downloads
 from pipelines.service.public.answers import PageQuestion, answered_at_once
 from pipelines.service.public.area_answers import NEAR, AreaAnswer, AreaQuestion, AreaSelections
-from pipelines.service.public.catalog import Catalog, OpenVersion, Version, opened_version
-from pipelines.service.public.describing import Licence, Offer, cite, data_catalog, data_set
+from pipelines.service.public.catalog import Catalog, OpenVersion, Series, Version, opened_version
+from pipelines.service.public.charts import Chart
+from pipelines.service.public.describing import (
+    Licence,
+    Offer,
+    cite,
+    cite_series,
+    data_catalog,
+    data_series,
+    data_set,
+)
 from pipelines.service.public.flow_queries import ABOUT_INTERVALS, Side
 from pipelines.service.public.geo import MOST_FEATURES
 from pipelines.service.public.models import FileEntry, FileList
 from pipelines.service.public.tiles import zoom_levels
+from pipelines.service.public.year_numbers import ABOUT_CHANGES, YearlyQuestion
 from pipelines.service.refusals import preparing
 from pipelines.service.rendering import HTML, text
 from pipelines.service.settings import ServiceSettings
@@ -71,7 +81,8 @@ def home(request: Request) -> Response:
 
 
 def _home(catalog: Catalog, settings: ServiceSettings, versions: list[Version]) -> bytes:
-    latest, groups = Showcase.newest(catalog, versions), _groups(versions)
+    every = Series.every(versions)
+    latest = Showcase.newest(catalog, every)
     return text(
         "home.html",
         settings=settings,
@@ -79,19 +90,9 @@ def _home(catalog: Catalog, settings: ServiceSettings, versions: list[Version]) 
         latest=latest,
         citation=latest and cite(latest.version, latest.release.description, settings.address),
         suggested=latest and suggested_names(latest.release),
-        groups=groups,
-        described=data_catalog([group[0] for group in groups if group[0].status == "complete"], settings),
+        every=every,
+        described=data_catalog(every, settings),
     ).encode()
-
-
-def _groups(versions: list[Version]) -> list[list[Version]]:
-    """Versions of each release, that to be used first; releases with such a version before the others."""
-    groups: dict[str, list[Version]] = {}
-    for version in versions:  # newest first
-        groups.setdefault(version.state.name, []).append(version)
-    for group in groups.values():
-        group.sort(key=lambda version: version.status != "complete")
-    return sorted(groups.values(), key=lambda group: group[0].status != "complete")
 
 
 @dataclass(frozen=True)
@@ -153,9 +154,35 @@ class Showcase:
         )
 
     @classmethod
-    def newest(cls, catalog: Catalog, versions: list[Version]) -> Showcase | None:
-        """Return that of the first version that has one."""
-        return next((shown for version in versions if (shown := cls.of(catalog, version))), None)
+    def newest(cls, catalog: Catalog, every: list[Series]) -> Showcase | None:
+        """Return that of the first version that has one, of the newest years of releases."""
+        return next((shown for series in every if (shown := cls.of(catalog, series.first))), None)
+
+
+@_router.get("/releases/{name}")
+def series(request: Request, name: Name) -> Response:
+    """A release with all its years."""
+    catalog: Catalog = request.app.state.catalog
+    settings: ServiceSettings = request.app.state.settings
+    found = catalog.series(name)
+    shown = Showcase.of(catalog, found.first)
+    figures = {each.page: catalog.opened(each).key_figures for each in found.usable}
+    return _page(
+        request,
+        "series.html",
+        series=found,
+        shown=shown,
+        figures={
+            page: of_year
+            for page, of_year in figures.items()
+            if of_year and shown and shown.figures and of_year.level == shown.figures.level
+        },
+        no_licence=phrases(ENGLISH).no_licence,
+        citation=shown and cite_series(found, shown.release.description, settings.address),
+        suggested=shown and suggested_names(shown.release),
+        described=shown and data_series(found, shown.release, settings),
+        about_changes=ABOUT_CHANGES,
+    )
 
 
 @_router.get("/releases/{name}/{version}")
@@ -163,7 +190,8 @@ def release(request: Request, name: Name, version: VersionName) -> Response:
     """Everything about a version."""
     catalog: Catalog = request.app.state.catalog
     settings: ServiceSettings = request.app.state.settings
-    published = catalog.version(name, version)
+    published, all_years = catalog.version(name, version), catalog.series(name)
+    in_place = all_years.year_of(published).version
     shown = Showcase.of(catalog, published)
     return _page(
         request,
@@ -171,8 +199,8 @@ def release(request: Request, name: Name, version: VersionName) -> Response:
         version=published,
         shown=shown,
         no_licence=phrases(ENGLISH).no_licence,
-        others=[other for other in catalog.versions() if other.state.name == name and other is not published],
-        newer=_newer(catalog, published),
+        series=all_years,
+        newer=None if in_place.page == published.page or in_place.status != "complete" else in_place,
         words=_words(published),
         accuracy=shown and _accuracy(shown.release),
         files=(files := FileList.of(published).files),
@@ -194,15 +222,6 @@ def _alike(files: Iterable[FileEntry]) -> dict[str, list[FileEntry]]:
     for file in files:
         alike.setdefault(file_meaning(file.name), []).append(file)
     return {meaning: of_meaning for meaning, of_meaning in alike.items() if of_meaning}
-
-
-def _newer(catalog: Catalog, published: Version) -> Version | None:
-    """The version to use in its place."""
-    try:
-        latest = catalog.latest(published.state.name)
-    except ServiceError:
-        return None
-    return None if latest is published else latest
 
 
 def _words(published: Version) -> Markup | None:
@@ -283,7 +302,7 @@ async def flows(
         published = catalog.find_usable(name, version)
         opened = catalog.opened(published)
         release = opened.release
-        problem, selections, found = None, None, None
+        problem, selections, found, years = None, None, None, None
         if asked["area"]:
             try:
                 known = kind and kind in release.kinds_of_areas and find_areas(release, kind, asked["area"])
@@ -291,9 +310,10 @@ async def flows(
                 if found.sure:
                     (at, unit), *_ = found.areas
                     code = str(release.geography.codes(at)[unit])
-                    selections = AreaSelections.of(
-                        release, AreaQuestion(at, code, side, level or None, attribute)
-                    )
+                    question = AreaQuestion(at, code, side, level or None, attribute)
+                    selections = AreaSelections.of(release, question)
+                    if len(catalog.series(name).years) > 1:
+                        years = YearlyQuestion.find(catalog, opened, question.flows(side))
                     asked.update(area=code, kind=at)
                 elif not found.areas:
                     problem = _NOT_FOUND
@@ -303,6 +323,7 @@ async def flows(
                 problem = error.detail
 
         def written() -> Response:
+            numbers = years.numbers() if years else []
             return _page(
                 request,
                 "flows.html",
@@ -316,23 +337,27 @@ async def flows(
                 found=None if selections or problem else found,
                 matches=[_Match.of(release, *each) for each in found.areas] if found else [],
                 suggested=suggested_names(release),
+                numbers=numbers,
+                chart=Chart.of(numbers),
+                about_changes=ABOUT_CHANGES,
                 others=_same_state(catalog, published),
                 about_intervals=ABOUT_INTERVALS,
                 near=NEAR,
             )
 
-        return PageQuestion(selections.cost(opened) if selections else 0, written)
+        cost = (selections.cost(opened) if selections else 0) + (years.cost if years else 0)
+        return PageQuestion(cost, written)
 
     return await answered_at_once(request, find)
 
 
 def _same_state(catalog: Catalog, published: Version) -> list[Version]:
-    """Other versions to be used that may have the same areas, newest first."""
+    """Versions of other releases that may have the same areas: of the newest year of each."""
     return [
         other
-        for other in catalog.versions()
+        for other in (series.first for series in Series.every(catalog.versions()))
         if other.status == "complete"
-        and other is not published
+        and other.state.name != published.state.name
         and other.certificate is not None
         and published.certificate is not None
         and other.certificate.release.state == published.certificate.release.state
@@ -365,7 +390,7 @@ def api(request: Request) -> Response:
         for method, operation in methods.items()
         if "public" in operation.get("tags", ())
     ]
-    shown = Showcase.newest(catalog, catalog.versions())
+    shown = Showcase.newest(catalog, Series.every(catalog.versions()))
     return _page(
         request,
         "api.html",

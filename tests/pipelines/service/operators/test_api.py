@@ -115,7 +115,7 @@ def test_a_version_name_that_is_taken_is_refused_while_nothing_is_paid(
     publish = partial(pipelines.publish, small_release.public.parent, app.state.settings.releases)
     publish(version="v1")
     refused(submit("v1"), "v1 stands for another content. Fix: ")
-    refused(submit("latest"), "means the newest version in addresses. Fix: ")
+    refused(submit("latest"), "has a meaning in addresses of a service. Fix: ")
     for version in ("../v1", "v1.json", "v\x00"):
         assert submit(version).status_code == 422
     assert submit("v2").status_code == 201

@@ -324,7 +324,7 @@ def test_refusals_of_a_question(client: TestClient, base: str, published: Releas
         ("flows?format=xml", 422, "query.format"),
         ("flows?top=1&limit=1", 422, "top: "),
         ("flows?top=1&top=2", 422, "top: the parameter is there 2 times"),
-        ("flows?colour=red", 422, "colour: there is no such parameter here; it has: top, format"),
+        ("flows?colour=red", 422, "colour: there is no such parameter here; it has: work, home, work_level"),
         (f"flows?{'9' * 101}=1", 422, "A parameter: there is no such parameter here"),
         ("files?x=1", 422, "it has none"),
         ("?x=1", 422, "it has none"),

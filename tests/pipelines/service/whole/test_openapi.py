@@ -86,6 +86,7 @@ def test_every_answer_is_as_the_document_says(
             }
             for path, status in (
                 ("/api/v1/releases/{name}/{version}/flows", 422),
+                ("/api/v1/releases/{name}/years", 422),
                 ("/api/v1/releases/{name}/{version}/areas", 422),
                 ("/api/v1/releases/{name}/{version}/ogc/collections/{collection}/items", 400),
                 (f"{API}/runs", 422),

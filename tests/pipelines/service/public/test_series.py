@@ -1,0 +1,256 @@
+"""A series as its readers ask for it: which years it has, which version of each to use, numbers over years.
+
+Of it, 2016 has other blocks, 2017 was withdrawn, 2018 has an erratum and, published last, a correction.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+
+import geo_data
+import pipelines
+from helpers import same_key, with_values
+from pipelines.config.loading import check_config
+from pipelines.publishing.correcting import correct
+from pipelines.service import create_app
+from pipelines.service.public import answers
+from pipelines.service.public.charts import Chart
+from pipelines.service.public.flow_queries import Estimate
+from pipelines.service.public.preparation import Prepared, prepare
+from pipelines.service.public.year_numbers import AskedYear, YearNumber
+
+from ..helpers import Page, settings_of
+
+NAME, PAGE = "small-region", "/releases/small-region"
+YEARS = f"/api/v1{PAGE}/years"
+VERSIONS = ("2019", "2018.1", "2017", "2016")  # that stand for their years
+REASON, ERRATUM = "The wrong <jobs>.", "The licence was missing."
+
+
+@dataclass(frozen=True)
+class Office:
+    """What an office has published, and its ledger before and after it did more than publish."""
+
+    state: Path
+    releases: dict[str, pipelines.Release]
+    ledgers: list[bytes]
+
+
+@pytest.fixture(scope="module")
+def office(
+    config_tables: dict[str, Any], tmp_path_factory: pytest.TempPathFactory, clean_source: object
+) -> Office:
+    folder = tmp_path_factory.mktemp("series")
+    place, cache = folder / "state" / "published", folder / "state" / "cache"
+    cache.mkdir(parents=True)
+    (folder / "other").mkdir()
+    geo_data.write_demo_region(folder / "other", counties=2, tracts=6, blocks=126, jobs=600)
+    region = Path(config_tables["jobs"]["file"]).parent
+
+    def configured(year: int, **more: object) -> pipelines.ReleaseConfig:
+        source = Path(config_tables["jobs"]["file"])
+        jobs = folder / source.name.replace("2019", str(year))
+        shutil.copyfile(folder / "other" / source.name if year == 2016 else source, jobs)
+        jobs.chmod(0o600)
+        named = {"name": "Small region", "year": year, "out": f"release-{year}", **more}
+        data_set = "other jobs" if year == 2016 else "jobs"
+        ledger = {"file": "ledger.sqlite", "data_set": data_set, "epsilon": "100", "delta": "0.5"}
+        change = {f"release.{key}": value for key, value in named.items()} | {"plan.pool_by": ["SI"]}
+        text = json.dumps(with_values(config_tables, change, {"ledger": ledger, "jobs.file": str(jobs)}))
+        if year == 2016:
+            text = text.replace(str(region), str(folder / "other"))
+        return check_config(json.loads(text), folder, "small.toml")
+
+    def publish(release: pipelines.Release, version: str) -> None:
+        done = pipelines.publish(release.out, place, version=version)
+        prepare(Path(done.location), Prepared(cache / done.sha256))
+
+    releases = {}
+    for year in (2016, 2017, 2018, 2019):
+        releases[str(year)] = pipelines.run(configured(year), key=same_key())
+        publish(releases[str(year)], str(year))
+    ledger = folder / "ledger.sqlite"
+    before = ledger.read_bytes()
+    pipelines.withdraw(place, NAME, "2017", REASON)
+    pipelines.erratum(place, NAME, "2018", ERRATUM)
+    licensed = configured(2018, licence="CC-BY-4.0").with_out(folder / "corrected")
+    releases["2018.1"] = correct(releases["2018"].public, licensed, ERRATUM)
+    publish(releases["2018.1"], "2018.1")
+    return Office(folder / "state", releases, [before, ledger.read_bytes()])
+
+
+@pytest.fixture(scope="module")
+def app(office: Office) -> Iterator[FastAPI]:
+    app = create_app(settings_of(FOLDER=office.state, LOG=office.state / "service.log", WORKERS=0))
+    yield app
+    app.state.catalog.stop()
+    app.state.store.close()
+    app.state.log.close()
+
+
+@pytest.fixture(scope="module")
+def client(app: FastAPI) -> TestClient:
+    return TestClient(app)
+
+
+def rows_of(text: str) -> dict[str, dict[str, str]]:
+    return {row["year"]: row for row in csv.DictReader(io.StringIO(text))}
+
+
+@pytest.mark.parametrize("count", ["S000", "SI02"])
+@pytest.mark.parametrize("query", ["home=03001", "work=03001", "home=03001&work=03003"])
+def test_a_number_in_every_year(client: TestClient, office: Office, query: str, count: str) -> None:
+    """It is what the version says by itself, and the mean of its draws; who has no number says why."""
+    found = client.get(f"{YEARS}?{query}&attribute={count}").json()
+    years = {row["year"]: row for row in found["years"]}
+    assert [*years] == [2016, 2017, 2018, 2019]
+    assert years[2016]["note"] == "Its geography there is another than that of 2019."
+    assert years[2017]["note"] == f"Withdrawn: {REASON}"
+    for year in (2016, 2017):
+        assert [years[year][name] for name in (count, "estimate", "low", "high")] == [None] * 4
+    for year, version in ((2018, "2018.1"), (2019, "2019")):
+        row = years[year]
+        assert (row["version"], row["note"]) == (version, None)
+        of_version = client.get(
+            f"/api/v1{PAGE}/{version}/flows?{query}&sum=home,work&attribute={count}"
+        ).json()
+        (total,) = of_version["flows"]
+        assert {name: row[name] for name in (count, "low", "high")} == {
+            name: total[name] for name in (count, "low", "high")
+        }
+        draws = office.releases[version].draws()
+        cells = draws.implicates("cty", "cty", () if count == "S000" else "SI")
+        for side in ("home", "work"):
+            if f"{side}=" in query:
+                code = query.partition(f"{side}=")[2][:5]
+                cells = cells[cells[side] == code]
+        if count != "S000":
+            cells = cells[cells["SI"] == count]
+        assert row["estimate"] == pytest.approx(cells[list(map(str, range(1, 20)))].sum().mean(), abs=0.051)
+    written = client.get(f"{YEARS}?{query}&attribute={count}&format=csv")
+    assert "about_intervals" in found
+    for year, row in rows_of(written.text).items():
+        same = years[int(year)]
+        assert [row[name] for name in (count, "low", "note")] == [
+            "" if same[name] is None else str(same[name]) for name in (count, "low", "note")
+        ]
+
+
+def test_years_without_draws_of_a_count_have_it_without_interval(client: TestClient) -> None:
+    found = client.get(f"{YEARS}?home=03001&attribute=SE03").json()
+    assert [row["estimate"] for row in found["years"]] == [None] * 4
+    assert found["years"][3]["SE03"] > 0
+    assert "An interval goes from" not in found["about_intervals"]
+
+
+def test_the_whole_region_is_the_same_with_other_blocks(client: TestClient) -> None:
+    years = {row["year"]: row["S000"] for row in client.get(YEARS).json()["years"]}
+    assert years == {2016: 600, 2017: None, 2018: 600, 2019: 600}
+
+
+def test_a_question_about_years_is_refused_as_one_about_a_version(client: TestClient) -> None:
+    for query, status, word in (
+        ("?home=nowhere", 404, "home: there is no area"),
+        ("?attribute=SX", 404, "attribute: there is no such attribute"),
+        ("?sum=home", 422, "sum: there is no such parameter here"),
+        ("?format=geojson", 422, "query.format"),
+    ):
+        refused = client.get(f"{YEARS}{query}")
+        assert refused.status_code == status
+        assert word in refused.json()["detail"]
+    assert client.get("/api/v1/releases/nothing/years").status_code == 404
+
+
+def test_a_question_about_years_costs_as_much_as_those_to_every_year(
+    app: FastAPI, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[int] = []
+    monkeypatch.setattr(app.state.limits, "add", lambda _, __, number: counted.append(number))
+    monkeypatch.setattr(answers, "_REQUEST", 1)
+    for version in ("2018.1", "2019"):
+        client.get(f"/api/v1{PAGE}/{version}/flows?home=03001&sum=home,work")
+    single = [number for number in counted if number > 1]
+    counted.clear()
+    client.get(f"{YEARS}?home=03001")
+    assert sum(single) == max(counted) > max(single)
+
+
+def test_a_correction_stands_for_its_year_and_no_other(client: TestClient, office: Office) -> None:
+    """Both versions are kept, and the newest year stays the latest, though it was published before."""
+    latest = client.get(f"{PAGE}/latest", follow_redirects=False)
+    assert latest.headers["Location"] == f"{PAGE}/2019"
+    assert f'<h2 id="newest"><a href="{PAGE}/2019">Small region, 2019</a>' in client.get("/").text
+    assert f'newer version: <a href="{PAGE}/2018.1">' in client.get(f"{PAGE}/2018").text
+    for version in ("2018.1", "2019"):
+        assert "There is a" not in client.get(f"{PAGE}/{version}").text
+    files = [client.get(f"{PAGE}/{version}/files/plan/plan.json") for version in ("2018", "2018.1")]
+    assert [file.status_code for file in files] == [200, 200]
+    assert files[0].content == files[1].content
+    assert (
+        client.get(f"{PAGE}/2018/files/SHA256SUMS").content
+        != client.get(f"{PAGE}/2018.1/files/SHA256SUMS").content
+    )
+
+
+def test_remarks_and_corrections_leave_the_ledger_as_it_is(office: Office) -> None:
+    before, after = office.ledgers
+    assert before == after
+
+
+def test_the_page_of_a_series(client: TestClient) -> None:
+    """Years, newest first, what became of each, how to cite all, and what search engines read."""
+    text = client.get(PAGE).text
+    page = Page(text)
+    order = [text.index(f'scope="row"><a href="{PAGE}/{version}"') for version in VERSIONS]
+    assert order == sorted(order)
+    assert "The wrong &lt;jobs&gt;." in text
+    assert f'<a href="{PAGE}/2018">Version 2018</a>' in text
+    assert "Synthetic data sets of 2016, 2018 to 2019. http://127.0.0.1:8765/releases/small-region" in text
+    assert page.described["temporalCoverage"] == "2016/2019"
+    where = f"http://127.0.0.1:8765{PAGE}"
+    assert page.described["url"] == where
+    parts = [part["url"] for part in page.described["hasPart"]]
+    assert parts == [f"{where}/{version}" for version in VERSIONS if version != "2017"]
+    catalog = Page(client.get("/").text).described
+    assert [each["url"] for each in catalog["dataset"]] == [where]
+    assert client.get("/releases/nothing").status_code == 404
+
+
+def test_an_answer_has_the_numbers_of_all_years(client: TestClient) -> None:
+    text = client.get(f"{PAGE}/2019/flows?area=03001&kind=cty&side=home").text
+    Page(text)
+    section = text[text.index('id="years"') :].partition("</section>")[0]
+    for row in client.get(f"{YEARS}?home=03001").json()["years"]:
+        shown = section[section.index(f'">{row["year"]}</a>') :].partition("</tr>")[0]
+        if row["S000"] is None:
+            assert "No number" in shown
+            assert row["note"].replace("<jobs>", "&lt;jobs&gt;") in shown
+        else:
+            assert f">{row['S000']}</td>" in shown
+            assert f">{row['estimate']:.1f}</td>" in shown
+            assert f">{row['low']} to {row['high']}</td>" in shown
+    assert section.count("<circle") == 2
+    assert "Do not subtract two years" in section
+
+
+def test_no_chart_draws_a_line_over_a_year_without_a_number() -> None:
+    def number(year: int, jobs: int | None) -> YearNumber:
+        told = None if jobs is None else Estimate(jobs, jobs - 5, jobs + 5)
+        return YearNumber(AskedYear(year, None, None, None), () if jobs is None else (jobs,), told)  # type: ignore[arg-type]
+
+    chart = Chart.of([number(2015, 90), number(2016, 95), number(2017, None), number(2018, 100)])
+    assert chart is not None
+    assert [len(points.split()) for points in chart.lines] == [2, 1]
+    assert [jobs for _, jobs in chart.numbers] == [0, 100, 200]
+    assert Chart.of([number(2015, 90), number(2016, None)]) is None
