@@ -278,7 +278,7 @@ def _parts(about: ReleaseDescription, files: _Files) -> Iterator[tuple[Table, st
                 yield table, part, *files[part]
 
 
-_DCAT_AP_CONTEXT = {
+DCAT_AP_CONTEXT = {
     "dcat": "http://www.w3.org/ns/dcat#",
     "dct": "http://purl.org/dc/terms/",
     "foaf": "http://xmlns.com/foaf/0.1/",
@@ -287,6 +287,7 @@ _DCAT_AP_CONTEXT = {
     "vcard": "http://www.w3.org/2006/vcard/ns#",
     "xsd": "http://www.w3.org/2001/XMLSchema#",
 }
+"""Of the record for catalogues in Europe."""
 _AUTHORITY = "http://publications.europa.eu/resource/authority"  # vocabularies of the Publications Office
 _MEDIA_TYPES = "http://www.iana.org/assignments/media-types"
 
@@ -332,7 +333,7 @@ def _dcat_ap(about: ReleaseDescription, files: _Files) -> dict[str, Any]:
     if region := _polygon(about):
         optional["dct:spatial"] = {"@type": "dct:Location", "dcat:bbox": typed(region, "gsp:wktLiteral")}
     return {
-        "@context": _DCAT_AP_CONTEXT,
+        "@context": DCAT_AP_CONTEXT,
         "@id": about.identifier,
         "@type": "dcat:Dataset",
         "dct:title": text(about.title),

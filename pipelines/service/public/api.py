@@ -31,7 +31,8 @@ from pipelines.service.public.answers import (
     area_table,
     flow_table,
 )
-from pipelines.service.public.catalog import Catalog, opened_version
+from pipelines.service.public.catalog import Catalog, Series, opened_version
+from pipelines.service.public.dcat import JSON_LD, dcat_catalog
 from pipelines.service.public.describing import ATOM, atom
 from pipelines.service.public.downloads import kept_name
 from pipelines.service.public.flow_queries import SIDES, FlowQuestion, no_level, select
@@ -88,6 +89,20 @@ def get_feed(request: Request) -> Response:
     address, author = settings.address, settings.publisher or settings.address
     content = catalog.once("feed", lambda versions: atom(versions, address, author))
     return answer(request, content, media_type=ATOM)
+
+
+@router.get(
+    ".jsonld",
+    response_class=Response,
+    responses={200: {"content": {JSON_LD: {}}, "description": "The catalogue"}},
+    summary="Releases as a catalogue for data portals",
+)
+def get_catalogue(request: Request) -> Response:
+    """The versions to be used, as DCAT-AP 3; those of one name and several years are a series."""
+    catalog: Catalog = request.app.state.catalog
+    settings: ServiceSettings = request.app.state.settings
+    content = catalog.once("dcat", lambda versions: dcat_catalog(catalog, Series.every(versions), settings))
+    return answer(request, content, media_type=JSON_LD)
 
 
 @router.get("/{name}/years", response_model=YearList, responses=_IN_FORMATS, summary="A number in every year")

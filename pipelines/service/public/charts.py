@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pipelines.service.public.year_numbers import YearNumber
 
 WIDTH, HEIGHT = 360, 200  # a phone shows letters as large as those of the page
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 12, 26  # room for the numbers, and for the years
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 18, 12, 26  # room for the numbers, and for the years
 _TOPS = (2, 4, 6, 8, 10)  # times a power of ten: the scale's end, whose half is a whole number too
 _MOST_YEARS = 8  # that have room below
 

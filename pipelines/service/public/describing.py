@@ -45,6 +45,12 @@ def in_one_sentence(certificate: Certificate) -> str:
     )
 
 
+def in_a_series(series: Series) -> str:
+    """Say what a release with several years is."""
+    newest = _sentence(series.first)
+    return f"Synthetic data sets of where people live and work, of {series.span}. The newest: {newest}"
+
+
 @dataclass(frozen=True)
 class Licence:
     """A licence: what it is called, and an address where it can be read, if one is known."""
@@ -204,7 +210,7 @@ def _series(series: Series, settings: ServiceSettings) -> dict[str, Any]:
         "url": where,
         "identifier": where,
         "name": series.title,
-        "description": f"A synthetic data set for each year. The newest: {_sentence(series.first)}",
+        "description": in_a_series(series),
         "temporalCoverage": f"{series.usable_years[0]}/{series.usable_years[-1]}",
     }
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rdflib
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
@@ -254,3 +255,35 @@ def test_no_chart_draws_a_line_over_a_year_without_a_number() -> None:
     assert [len(points.split()) for points in chart.lines] == [2, 1]
     assert [jobs for _, jobs in chart.numbers] == [0, 100, 200]
     assert Chart.of([number(2015, 90), number(2016, None)]) is None
+
+
+@pytest.mark.filterwarnings("ignore:ConjunctiveGraph is deprecated:DeprecationWarning")  # in rdflib itself
+def test_data_portals_read_one_series(client: TestClient) -> None:
+    """What DCAT-AP 3 demands of catalogue, series and data sets; files are where they are said to be."""
+    answered = client.get("/api/v1/releases.jsonld")
+    assert answered.headers["Content-Type"] == "application/ld+json"
+    graph = rdflib.Graph().parse(data=answered.text, format="json-ld")
+    where, dct = f"http://127.0.0.1:8765{PAGE}", rdflib.DCTERMS
+    dcat = rdflib.Namespace("http://www.w3.org/ns/dcat#")  # of version 3, which rdflib does not know
+    (site,) = graph.subjects(rdflib.RDF.type, dcat.Catalog)
+    for demanded in (dct.title, dct.description, dct.publisher):
+        assert graph.value(site, demanded)
+    (series,) = graph.subjects(rdflib.RDF.type, dcat.DatasetSeries)
+    assert str(series) == where
+    usable = [rdflib.URIRef(f"{where}/{version}") for version in VERSIONS if version != "2017"]
+    assert {*graph.subjects(rdflib.RDF.type, dcat.Dataset)} == {*usable}
+    assert {*graph.objects(site, dcat.dataset)} == {series, *usable}
+    period = graph.value(series, dct.temporal)
+    assert str(graph.value(period, dcat.startDate)) == "2016-01-01"
+    assert str(graph.value(period, dcat.endDate)) == "2019-12-31"
+    assert graph.value(series, dcat.last) == usable[0]
+    assert [graph.value(each, dcat.prev) for each in usable] == [*usable[1:], None]
+    previous = [graph.value(each, dcat.previousVersion) for each in usable]
+    assert previous == [None, rdflib.URIRef(f"{where}/2018"), None]
+    for each, year in zip(usable, ("2019", "2018", "2016"), strict=True):
+        assert graph.value(each, dcat.inSeries) == series
+        assert str(graph.value(each, dct.title)) == f"Small region, {year}"
+        assert str(each).endswith(f"/{graph.value(each, dcat.version)}")
+        for part in graph.objects(each, dcat.distribution):
+            file = str(graph.value(part, dcat.downloadURL)).removeprefix("http://127.0.0.1:8765")
+            assert client.head(file).status_code == 200

@@ -39,7 +39,12 @@ PUBLIC = OIDC | {
     *("/", "/api", "/api/v1/openapi.json", "/health", "/ready", "/metrics", "/static/{path:path}"),
     *("/releases/{name}", V1, f"{V1}/map", PART, f"{V1}/picture.svg", f"{V1}/columns", f"{V1}/flows"),
     f"{V1}/files/{{path:path}}",
-    *("/api/v1/releases", "/api/v1/releases.atom", "/api/v1/releases/{name}/years"),
+    *(
+        "/api/v1/releases",
+        "/api/v1/releases.atom",
+        "/api/v1/releases.jsonld",
+        "/api/v1/releases/{name}/years",
+    ),
     *(f"/api/v1{V1}{end}" for end in ("", "/certificate", "/files", "/contents", "/areas", "/flows", *GEO)),
     *("/operator/login",),
 }
