@@ -33,6 +33,7 @@ from .schedule.series import series as series
 from .views.attackers import attackers as attackers
 from .views.changes.comparing import compare as compare
 from .views.combining import combine as combine
+from .views.exports.years import export_years as export_years
 from .views.folder import PublicReleaseError as PublicReleaseError
 from .views.intervals.reading import PosteriorDraws as PosteriorDraws
 from .views.release import Release as Release

@@ -10,7 +10,7 @@ import click
 import geo_data
 import pipelines
 from pipelines.cli.common import FILE, FOLDER, PATH, LocalPath, counter, implicate_option, say
-from pipelines.views.choices import FORMATS, KINDS
+from pipelines.views.choices import FORMATS, KINDS, YEARS
 
 _MEANINGS = "\n".join(f"  {name:11} {meaning}" for name, (meaning, _) in FORMATS.items())
 
@@ -108,11 +108,15 @@ def figure(
 Formats, of which several can be named:
 {_MEANINGS}
 
+\b
+And of several PUBLIC, each of another year of a series:
+  {YEARS:11} areas and flows of all years with intervals, CSV and Parquet
+
 Each goes into a folder of its own; nothing is overwritten. Only the public folder is read.
 """,
 )
-@click.argument("public", type=FOLDER)
-@click.option("--format", "formats", multiple=True, required=True, type=click.Choice(list(FORMATS)))
+@click.argument("publics", metavar="PUBLIC...", nargs=-1, required=True, type=FOLDER)
+@click.option("--format", "formats", multiple=True, required=True, type=click.Choice([*FORMATS, YEARS]))
 @click.option("--to", type=PATH, help="Folder; by default `exports` beside the public one.")
 @click.option("--home-level", help="Level of homes; by default the finest with polygons that is no noise.")
 @click.option("--work-level", help="Level of workplaces; by default that of homes.")
@@ -134,7 +138,7 @@ Each goes into a folder of its own; nothing is overwritten. Only the public fold
 )
 @implicate_option
 def export_command(
-    public: Path,
+    publics: tuple[Path, ...],
     formats: tuple[str, ...],
     to: Path | None,
     home_level: str | None,
@@ -144,17 +148,25 @@ def export_command(
     decimal_comma: bool,
     implicate: int,
 ) -> None:
-    """Export a release."""
-    release = pipelines.open_release(public, implicate)
-    files = release.export(
-        formats,
-        to,
-        home_level=home_level,
-        work_level=work_level,
-        seed=seed,
-        sample=sample,
-        decimal_comma=decimal_comma,
-    )
+    """Export a release, or the years of a series."""
+    if YEARS in formats:
+        others = (home_level, work_level, decimal_comma, seed is not None, sample != 1, implicate != 1)
+        if len(formats) > 1 or any(others):
+            raise click.UsageError(f"--format {YEARS} stands alone; leave out the other options but --to")
+        target = (to or pipelines.open_release(publics[0]).out / "exports") / YEARS
+        files = {YEARS: [*pipelines.export_years(publics, target).values()]}
+    elif len(publics) > 1:
+        raise click.UsageError(f"several PUBLIC are for --format {YEARS}; export them one by one")
+    else:
+        files = pipelines.open_release(publics[0], implicate).export(
+            formats,
+            to,
+            home_level=home_level,
+            work_level=work_level,
+            seed=seed,
+            sample=sample,
+            decimal_comma=decimal_comma,
+        )
     for name, paths in files.items():
         size = sum(path.stat().st_size for path in paths)
         shown = f"{size / 1e6:8.2f} MB" if size >= 1e5 else f"{size / 1e3:8.2f} kB"

@@ -151,18 +151,28 @@ def interval_texts(plan: ReleasePlan, folder: Path) -> dict[str, str]:
     """Return the CSV files of areas and flows that follow from the draws of a public folder, by name."""
     if AREAS_FILE not in interval_files(plan):
         return {}
+    return {name: _text(frame) for name, frame in interval_frames(plan, folder).items()}
+
+
+def interval_levels(plan: ReleasePlan) -> list[str]:
+    """Return the levels of `interval_frames`, coarsest first: that of the public model, and those above."""
+    levels = [*plan.geography.levels, plan.geography.block_level]
+    return levels[: levels.index(plan.level) + 1]
+
+
+def interval_frames(plan: ReleasePlan, folder: Path) -> dict[str, pd.DataFrame]:
+    """Return the tables of areas and flows that follow from the draws of a public folder, by file."""
     geography, flows = plan.geography, read_draws(plan, interval_tables(plan)[0], folder)
     names, areas, pairs = read_names(folder, geography), [], []
     assert flows.work is not None
-    levels = [*geography.levels, geography.block_level]
-    for level in levels[: levels.index(plan.level) + 1]:
+    for level in interval_levels(plan):
         of_unit = geography.unit_of(level, geography.starts(plan.level)).astype(np.int64)
         home, work = of_unit[flows.home], of_unit[flows.work]
         for count, area in (("residents", home), ("jobs", work)):
             areas.append(_areas(plan, level, count, _added(area, flows.counts), names[level]))
         key, counts = _added(home * geography.n_units(level) + work, flows.counts)
         pairs.append(_pairs(plan, level, *np.divmod(key, geography.n_units(level)), counts, names[level]))
-    return {AREAS_FILE: _text(pd.concat(areas)), FLOWS_FILE: _text(pd.concat(pairs))}
+    return {AREAS_FILE: pd.concat(areas), FLOWS_FILE: pd.concat(pairs)}
 
 
 def check_intervals(plan: ReleasePlan, folder: Path) -> str:

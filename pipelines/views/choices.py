@@ -22,5 +22,8 @@ FORMATS = {
 }
 """Formats of exports: what each is for, in a line, and what opens it."""
 
+YEARS = "years"
+"""Format of several releases: a table of areas and one of flows, with a row for each year."""
+
 KINDS = ("all", "choropleth", "flows", "rose", "distance")
 """Kinds of figures."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from geo_data.geography import Geography
@@ -9,9 +11,11 @@ from pipelines.config.languages import ENGLISH
 from pipelines.plans.workload import workload_of
 from pipelines.release.certificate import Certificate
 from pipelines.release.description import Attribute, attributes_of
+from pipelines.views.changes.areas import ComparedAreas
 from pipelines.views.changes.sides import Side
 from pipelines.views.folder import PublicReleaseError
 from pipelines.views.pages import phrases
+from pipelines.views.release import Release
 
 _MOST_LEVELS = 2  # that are compared where none is asked for
 
@@ -52,11 +56,26 @@ def check_blocks(a: Side, b: Side, *, related: bool) -> None:
         kinds = (
             f"A {one.block_level}, B {other.block_level}; {only[0]:,} are in A only, {only[1]:,} in B only"
         )
-        fix = "compare releases of equal blocks, or name a public file that relates both (--relationship)"
+        fix = (
+            "compare releases of equal blocks, or name a public file that relates both (odsynth compare "
+            "--relationship)"
+        )
         raise PublicReleaseError(
             f"{a.name} and {b.name} have different blocks ({kinds}), so an area of the same code may be "
             f"another place. Fix: {fix}"
         )
+
+
+def check_alike(a: Release, b: Release, kinds: Iterable[str]) -> None:
+    """Refuse releases of other jobs, of other blocks, or whose areas of some kinds differ."""
+    areas = ComparedAreas(a.geography, b.geography)
+    sides = Side("A", a, areas), Side("B", b, areas)
+    check_jobs(*sides)
+    check_blocks(*sides, related=False)
+    for kind in kinds:
+        if problem := _differ(*sides, kind):
+            names = " and ".join(side.name for side in sides)
+            raise PublicReleaseError(f"{names}: {problem}. Fix: take releases of equal areas")
 
 
 def _are_tiers(a: Certificate, b: Certificate) -> bool:
