@@ -82,7 +82,7 @@ def main(outs: tuple[Path, ...], images: Path | None) -> None:
                     take(chromium, f"{address}{page}", images / f"public_{name}.png")
             remark(catalog.place, newest.state.name, newest.state.version, "Block 7 is in the wrong county.")
             time.sleep(SEEN)
-            for page in ("/", newest.page):
+            for page in ("/", f"/releases/{newest.state.name}", newest.page):
                 look.at(page)
         print(f"{look.number} views of {len(pages)} pages; {len(look.problems)} problems")
         if look.problems:
@@ -127,13 +127,14 @@ def is_there(address: str) -> bool:
 
 
 def addresses(catalog: Catalog, newest: Version) -> list[str]:
-    """Every public page: of all versions, and of the newest its answers, too."""
+    """Every public page: of all series and versions, and of the newest its answers, too."""
     release = catalog.opened(newest).release
     level = release.levels[min(1, len(release.levels) - 1)]
     code = release.geography.codes(level)[-1]
     flows = [f"{newest.page}/flows?{asked}" for asked in (f"area={code}", "area=nowhere", "area=c")]
     pages = [each for version in catalog.versions() for each in (version.page, f"{version.page}/columns")]
-    return ["/", *pages, f"{newest.page}/flows", *flows, "/api", "/nothing"]
+    series = dict.fromkeys(f"/releases/{version.state.name}" for version in catalog.versions())
+    return ["/", *series, *pages, f"{newest.page}/flows", *flows, "/api", "/nothing"]
 
 
 class Look:

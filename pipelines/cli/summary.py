@@ -45,7 +45,7 @@ def release_summary(release: Release) -> str:
     certificate, plan, run = release.certificate, release.plan, release.certificate.run
     lines = [
         "",
-        f"Released    {certificate.totals.synthetic_workers:,} synthetic workers: {certificate.release.name}",
+        f"Released    {certificate.totals.synthetic_workers:,} synthetic workers: {release.title}",
         *([f"Implicates  {certificate.implicates.words}"] if certificate.implicates.number > 1 else []),
         f"Cost        epsilon {run.epsilon}, delta {run.delta} "
         f"(requested {certificate.requested.epsilon} and {certificate.requested.delta})",

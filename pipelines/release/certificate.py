@@ -77,6 +77,11 @@ class Subject(_Part):
     year: Year
     job_type: JobType
 
+    @property
+    def title(self) -> str:
+        """Its name with its year, which names of a series need not have."""
+        return self.name if str(self.year) in self.name else f"{self.name}, {self.year}"
+
 
 class Definition(_Part):
     """The guarantee in words and symbols, and what it rests on."""

@@ -131,11 +131,6 @@ class ReleaseDescription:
         return next(table for table in self.tables if table.name == name)
 
 
-def dated_title(title: str, year: int) -> str:
-    """Return the title of a release with its year, which the titles of a series need not have."""
-    return title if str(year) in title else f"{title}, {year}"
-
-
 def file_names(config: PublicConfig) -> dict[str, str]:
     """Return the names of the data files of a release, by kind; each implicate has files of these names.
 
@@ -213,7 +208,7 @@ def describe_release(
     release, attributes = config.release, attributes_of(categories, config.attribute, language)
     publisher, licence = release.publisher, release.licence
     plan = certificate.plan_sha256
-    title = dated_title(certificate.release.name, certificate.release.year)
+    title = certificate.release.title
     title = f"{publisher}: {title}" if publisher else title
     mechanism_fields = certificate.classes[0].model_extra or {}
     version, day, say = certificate.software.version, certificate.created[:10], phrases(language)
@@ -221,7 +216,7 @@ def describe_release(
     made = phrases(release.language).citation(title, version, day, plan)
     return ReleaseDescription(
         language=language,
-        title=certificate.release.name,
+        title=certificate.release.title,
         summary=say.summary(
             certificate, secret_in_words(certificate.policy, language), whose_jobs(geography, language)
         ),

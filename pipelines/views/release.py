@@ -154,6 +154,11 @@ class Release:
         return self.certificate.release.name
 
     @property
+    def title(self) -> str:
+        """Its name with its year."""
+        return self.certificate.release.title
+
+    @property
     def year(self) -> int:
         """The year of its jobs."""
         return self.certificate.release.year

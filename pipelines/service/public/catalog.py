@@ -22,7 +22,6 @@ from starlette.requests import Request
 from pipelines.publishing.publishing import Published, published
 from pipelines.release.certificate import Certificate, parse_certificate
 from pipelines.release.corrections import CORRECTION_FILE
-from pipelines.release.description import dated_title
 from pipelines.release.signing import UNSEALED
 from pipelines.service.public.areas import Areas, Shapes, area_jobs, count_lines, read_areas
 from pipelines.service.public.draw_tables import MappedDraws
@@ -54,7 +53,7 @@ _KEPT_SECONDS = 4.0  # a withdrawal is seen that late
 _LOOK_SECONDS = 1.0  # after which the thread that prepares looks itself, so that nobody who asks waits for it
 _SETTLED_NS = 2_000_000_000
 _AGAIN_SECONDS = 0.1  # after which it is looked again for a version that is not known
-_OPEN_VERSIONS = 8
+_OPEN_VERSIONS = 24  # a question about a series opens all of its years
 _OPEN_LEVELS = 16  # of each
 _WRITTEN, _BOUNDED = 30, 30  # times as long as to add up a row it takes to write it, and to find its interval
 
@@ -94,8 +93,7 @@ class Version:
     @property
     def title(self) -> str:
         """What it is called, with its year."""
-        released = self.certificate and self.certificate.release
-        return dated_title(released.name, released.year) if released else self.state.name
+        return self.certificate.release.title if self.certificate else self.state.name
 
     @property
     def page(self) -> str:

@@ -54,23 +54,23 @@ class YearNumber:
 class YearlyQuestion:
     """A question about one number, as each year of a series understands it."""
 
-    of: OpenVersion
-    selection: Selection  # Of this version
+    version: OpenVersion  # Of which it is asked first
+    selection: Selection  # As this version understands it
     years: tuple[AskedYear, ...]  # the first year first
 
     @classmethod
-    def find(cls, catalog: Catalog, of: OpenVersion, question: FlowQuestion) -> YearlyQuestion:
+    def find(cls, catalog: Catalog, version: OpenVersion, question: FlowQuestion) -> YearlyQuestion:
         """Find what a question names in a version, and in all years of its series."""
-        selection = select(of.release, replace(question, sums=SIDES))
+        selection = select(version.release, replace(question, sums=SIDES))
         work, home = (selection.levels[side] for side in SIDES)
         in_full = replace(selection.question, work_level=work, home_level=home)
         selection = replace(selection, question=in_full)
         years = (
             AskedYear(each.year, each.version, *_asked(catalog, each.version, selection))
-            for each in reversed(catalog.series(of.name).years)
+            for each in reversed(catalog.series(version.name).years)
             if each.year is not None
         )
-        return cls(of, selection, tuple(years))
+        return cls(version, selection, tuple(years))
 
     @property
     def cost(self) -> int:
@@ -104,20 +104,20 @@ class YearlyQuestion:
             {
                 "year": number.asked.year,
                 "version": number.asked.version.state.version,
-                **dict(zip(counts, number.jobs, strict=bool(number.jobs))),
+                **dict(zip(counts, number.jobs or [None] * len(counts), strict=True)),
                 **(asdict(number.estimate) if number.estimate else {}),
                 "note": number.asked.note,
             }
             for number in self.numbers()
         ]
         schema = pa.schema(list(columns.items()))
-        about = about_bounds(self.selection, self.of.draws)
+        about = about_bounds(self.selection, self.version.draws)
         head = {
             "note": SYNTHETIC,
-            "name": self.of.name,
+            "name": self.version.name,
             "work_level": self.selection.levels["work"],
             "home_level": self.selection.levels["home"],
-            "attributes": {count: self.of.release.counts[count] for count in counts},
+            "attributes": {count: self.version.release.counts[count] for count in counts},
             **({"about_intervals": about} if about else {}),
             "about_changes": ABOUT_CHANGES,
         }

@@ -70,7 +70,7 @@ def report_html(
         banner=banner,
         banner_text=banner_text,
         standing=standing,
-        title=certificate.release.name,
+        title=certificate.release.title,
         jobs=certificate.totals.synthetic_workers,
         implicates=release.implicates,
         epsilon=certificate.run.epsilon,

@@ -306,7 +306,7 @@ def provenance(release: Release) -> dict[str, str]:
     certificate, description = release.certificate, release.description
     say = phrases(release.language)
     about = {
-        "title": certificate.release.name,
+        "title": certificate.release.title,
         "description": one_sentence(release),
         "synthetic": say.synthetic,
         "licence": release.licence or say.no_licence,

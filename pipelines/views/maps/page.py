@@ -146,7 +146,7 @@ def _page(
     library_script = _without_addresses(library["maplibre-gl.js"])
     script = "\n" + _library("map.js")
     library_version = re.search(r"maplibre-gl-js/blob/v([\d.]+)/", library["maplibre-gl.js"])
-    language, title = release.language, html.escape(release.certificate.release.name)
+    language, title = release.language, html.escape(release.certificate.release.title)
     words = map_phrases(language)
     drawn = "drawn_records" if release.certificate.protects == "record" else "drawn_homes"
     # What the phrases of the page leave open.

@@ -185,7 +185,7 @@ def _payload(
         "degree": _DEGREE,
         "search": WORDS,
         "release": {
-            "name": release.certificate.release.name,
+            "name": release.certificate.release.title,
             "version": made.format(created=release.certificate.created, version=made_by),
             "certificate_sha256": sha256_of(release.public / "certificate.json"),
         },

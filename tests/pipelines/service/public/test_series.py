@@ -204,6 +204,13 @@ def test_a_correction_stands_for_its_year_and_no_other(client: TestClient, offic
     )
 
 
+def test_a_version_says_its_year_where_the_name_of_the_series_does_not(client: TestClient) -> None:
+    assert "\n# Small region, 2019\n" in f"\n{client.get(f'{PAGE}/2019/files/README.md').text}"
+    text = client.get(f"{PAGE}/2019").text
+    assert "<h1>Small region, 2019</h1>" in text
+    assert "Small region, 2019. Synthetic data made with" in text
+
+
 def test_remarks_and_corrections_leave_the_ledger_as_it_is(office: Office) -> None:
     before, after = office.ledgers
     assert before == after
