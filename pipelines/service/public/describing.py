@@ -31,6 +31,11 @@ _MOST_ENTRIES = 100  # of the feed
 _NOT_XML = re.compile(
     "[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]"
 )  # may be in an erratum
+# What a release with several years says as its newest version does
+_OF_ALL_YEARS = (
+    *("@context", "keywords", "measurementTechnique", "isAccessibleForFree", "includedInDataCatalog"),
+    *("license", "creator", "publisher", "spatialCoverage"),
+)
 _OFFERED: tuple[Format, ...] = ("csv", "geojson", "arrow")
 
 
@@ -139,7 +144,7 @@ class Offer:
         return cls(plural(level), flows, formats(f"areas?level={level}"))
 
 
-def data_set(version: Version, release: Release, settings: ServiceSettings) -> dict[str, Any]:
+def data_set(series: Series, version: Version, release: Release, settings: ServiceSettings) -> dict[str, Any]:
     """Describe a version as schema.org's Dataset, for search engines."""
     certificate, about, address = release.certificate, release.description, settings.address
     licence = Licence.of(about.licence)
@@ -171,6 +176,8 @@ def data_set(version: Version, release: Release, settings: ServiceSettings) -> d
         described["license"] = licence.address or {"@type": "CreativeWork", "name": licence.name}
     if creator or publisher:
         described |= {"creator": creator or publisher, "publisher": publisher or creator}
+    if len(series.usable) > 1:
+        described["isPartOf"] = _series(series, settings)
     if about.box is not None:
         described["spatialCoverage"] = {"@type": "Place", "geo": {"@type": "GeoShape", "box": about.box}}
     return described
@@ -178,11 +185,19 @@ def data_set(version: Version, release: Release, settings: ServiceSettings) -> d
 
 def data_series(series: Series, release: Release, settings: ServiceSettings) -> dict[str, Any]:
     """Describe a release with its years as schema.org's Dataset; `release` is its newest version."""
+    newest = data_set(series, series.first, release, settings)
+    address = f"{settings.address}/api/v1{series.page}/years?format=csv"
     return _series(series, settings) | {
-        "@context": _CONTEXT,
-        "keywords": list(release.description.keywords),
-        "includedInDataCatalog": {"@type": "DataCatalog", "name": SITE, "url": f"{settings.address}/"},
+        **{key: newest[key] for key in _OF_ALL_YEARS if key in newest},
         "hasPart": [_entry(version, settings) for version in series.usable],
+        "distribution": [
+            {
+                "@type": "DataDownload",
+                "name": "jobs in every year, csv",
+                "contentUrl": address,
+                "encodingFormat": MEDIA_TYPES["csv"],
+            }
+        ],
     }
 
 

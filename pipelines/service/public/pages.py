@@ -208,7 +208,7 @@ def release(request: Request, name: Name, version: VersionName) -> Response:
         citation=shown and cite(published, shown.release.description, settings.address),
         suggested=shown and suggested_names(shown.release),
         offers=[Offer.of(published, level) for level in shown.release.levels] if shown else [],
-        described=shown and data_set(published, shown.release, settings),
+        described=shown and data_set(all_years, published, shown.release, settings),
     )
 
 

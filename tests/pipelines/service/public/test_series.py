@@ -230,6 +230,9 @@ def test_the_page_of_a_series(client: TestClient) -> None:
     assert page.described["url"] == where
     parts = [part["url"] for part in page.described["hasPart"]]
     assert parts == [f"{where}/{version}" for version in VERSIONS if version != "2017"]
+    of_year = Page(client.get(f"{PAGE}/2018.1").text).described
+    assert of_year["isPartOf"]["@id"] == where
+    assert of_year["license"] == "https://spdx.org/licenses/CC-BY-4.0.html"
     catalog = Page(client.get("/").text).described
     assert [each["url"] for each in catalog["dataset"]] == [where]
     assert client.get("/releases/nothing").status_code == 404
