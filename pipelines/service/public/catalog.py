@@ -107,7 +107,7 @@ class Version:
 
 @dataclass(frozen=True)
 class Year:
-    """A year of a series: the version that stands for it, and the others, newest first."""
+    """A year of a series: the version that stands for it, and the others, those that can be used first."""
 
     year: int | None  # None of versions whose certificate cannot be read
     # The newest of those that can be used; of none, the newest

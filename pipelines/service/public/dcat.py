@@ -62,7 +62,8 @@ def _of_series(catalog: Catalog, series: Series, address: str) -> Iterator[Node]
             key: newest[key] for key in ("dct:publisher", "dcat:contactPoint", "dct:spatial") if key in newest
         },
     }
-    for node, before in itertools.zip_longest(nodes, nodes[1:]):
+    one_each = len(nodes) == len(series.usable_years)  # else there are several types of jobs
+    for node, before in itertools.zip_longest(nodes, nodes[1:] if one_each else ()):
         yield node | {"dcat:inSeries": where} | ({"dcat:prev": {"@id": before["@id"]}} if before else {})
 
 
@@ -74,7 +75,7 @@ def _data_set(catalog: Catalog, version: Version, series: Series, address: str) 
     for part in record["dcat:distribution"]:
         address_of_file = f"{address}{version.address(version.files[part['dcat:downloadURL']['@id']])}"
         part |= {"dcat:accessURL": {"@id": address_of_file}, "dcat:downloadURL": {"@id": address_of_file}}
-    before = [other for other in series.year_of(version).others if other.state.begun < version.state.begun]
+    before = [other for other in series.year_of(version).others if other.state.begun <= version.state.begun]
     return {
         **record,
         **where,

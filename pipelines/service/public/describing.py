@@ -183,9 +183,13 @@ def data_set(series: Series, version: Version, release: Release, settings: Servi
     return described
 
 
-def data_series(series: Series, release: Release, settings: ServiceSettings) -> dict[str, Any]:
-    """Describe a release with its years as schema.org's Dataset; `release` is its newest version."""
-    newest = data_set(series, series.first, release, settings)
+def data_series(
+    series: Series, version: Version, release: Release, settings: ServiceSettings
+) -> dict[str, Any]:
+    """Describe a release with its years as schema.org's Dataset, by what its newest version says."""
+    newest = data_set(series, version, release, settings)
+    if len(series.usable) == 1:
+        return newest
     address = f"{settings.address}/api/v1{series.page}/years?format=csv"
     return _series(series, settings) | {
         **{key: newest[key] for key in _OF_ALL_YEARS if key in newest},

@@ -82,7 +82,7 @@ def home(request: Request) -> Response:
 
 def _home(catalog: Catalog, settings: ServiceSettings, versions: list[Version]) -> bytes:
     every = Series.every(versions)
-    latest = Showcase.newest(catalog, every)
+    latest = Showcase.newest(catalog, (series.first for series in every))
     return text(
         "home.html",
         settings=settings,
@@ -154,9 +154,9 @@ class Showcase:
         )
 
     @classmethod
-    def newest(cls, catalog: Catalog, every: list[Series]) -> Showcase | None:
-        """Return that of the first version that has one, of the newest years of releases."""
-        return next((shown for series in every if (shown := cls.of(catalog, series.first))), None)
+    def newest(cls, catalog: Catalog, versions: Iterable[Version]) -> Showcase | None:
+        """Return that of the first version that has one."""
+        return next((shown for version in versions if (shown := cls.of(catalog, version))), None)
 
 
 @_router.get("/releases/{name}")
@@ -165,7 +165,7 @@ def series(request: Request, name: Name) -> Response:
     catalog: Catalog = request.app.state.catalog
     settings: ServiceSettings = request.app.state.settings
     found = catalog.series(name)
-    shown = Showcase.of(catalog, found.first)
+    shown = Showcase.newest(catalog, found.usable)
     figures = {each.page: catalog.opened(each).key_figures for each in found.usable}
     return _page(
         request,
@@ -180,7 +180,7 @@ def series(request: Request, name: Name) -> Response:
         no_licence=phrases(ENGLISH).no_licence,
         citation=shown and cite_series(found, shown.release.description, settings.address),
         suggested=shown and suggested_names(shown.release),
-        described=shown and data_series(found, shown.release, settings),
+        described=shown and data_series(found, shown.version, shown.release, settings),
         about_changes=ABOUT_CHANGES,
     )
 
@@ -390,7 +390,7 @@ def api(request: Request) -> Response:
         for method, operation in methods.items()
         if "public" in operation.get("tags", ())
     ]
-    shown = Showcase.newest(catalog, Series.every(catalog.versions()))
+    shown = Showcase.newest(catalog, (series.first for series in Series.every(catalog.versions())))
     return _page(
         request,
         "api.html",
