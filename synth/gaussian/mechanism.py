@@ -8,8 +8,8 @@ records, this is. docs/privacy.md has the proofs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 from synth.concentrated import (
     delta_of,
@@ -18,19 +18,19 @@ from synth.concentrated import (
     probabilistic_rho_within,
     rho_within,
 )
-from synth.dirichlet.calibration import BudgetTooSmallError
 from synth.gaussian.noise import MOST_VARIANCE
 from synth.gaussian.parameters import GaussianClass, GaussianParameters
+from synth.geometric.measured import MeasuredTable
 from synth.geometric.mechanism import (
     Measuring,
-    changed_tables,
     joint_loss,
+    sizes_of,
     summed_in_words,
-    tables_of_homes,
+    too_much_noise,
 )
 from synth.mechanism import Guarantee
 from synth.noise import Noise
-from synth.plan import Domains, Plan, Pools, Table, Target
+from synth.plan import Domains, Plan, Pools, Target
 from synth.rationals import decimal_up
 
 CURVE = tuple(Fraction(k, 4) for k in (2, 3, 4, 5, 6))
@@ -60,10 +60,7 @@ class Gaussian(Measuring):
             rho = probabilistic_rho_within(target.epsilon, target.delta, of_all)
             smallest = probabilistic_epsilon_of(enough, target.delta, of_all)
         if rho < needed:
-            raise BudgetTooSmallError(
-                f"epsilon {decimal_up(target.epsilon)} needs more noise than the sampler is made for",
-                lambda: smallest,
-            )
+            raise too_much_noise(target, smallest)
         return [GaussianParameters.of_rho(rho * share) for share in shares]
 
     def certify(self, plan: Plan) -> Guarantee:
@@ -80,12 +77,8 @@ class Gaussian(Measuring):
         self._check(plan)
         target = plan.target
         _refuse(target, plan.domains)
-        tables, rows = tables_of_homes(plan), []
-        sets = changed_tables([table.domains for table in tables])
         of_all = neighbours(plan.pools, plan.domains)
-        for table, number, changed in zip(tables, self.tables(plan), zip(*sets, strict=True), strict=True):
-            row = _table_class(table, number.parameters.ratio, target, of_all, differ=any(changed))
-            rows.append(replace(row, m_max=int(plan.pools.m.max())) if table is tables[0] else row)
+        sets, rows = self._classes(plan, partial(_table_class, target, of_all))
         # A record is in one group of every table, so what those add that it changes together adds up.
         rho = joint_loss(sets, [row.rho for row in rows])
         epsilons = [target.epsilon * part for part in CURVE]
@@ -124,17 +117,12 @@ def neighbours(pools: Pools, domains: Domains) -> int:
     return pools.n_records * domains.n_blocks
 
 
-def _table_class(
-    table: Table, ratio: Fraction, target: Target, of_all: int, *, differ: bool
-) -> GaussianClass:
+def _table_class(target: Target, of_all: int, table: MeasuredTable, differ: bool) -> GaussianClass:
     """Return the guarantee of the counts of a table by themselves, in which neighbours may differ or not."""
+    ratio = table.parameters.ratio
     rho = 1 / ratio if differ else Fraction(0)
     return GaussianClass(
-        pools=table.n.size,
-        n_min=int(table.n.min()),
-        n_max=int(table.n.max()),
-        m_max=int(table.n.max()),
-        cells=(int(table.k.max()),),
+        **sizes_of(table),
         epsilon=probabilistic_epsilon_of(rho, target.delta, of_all),
         delta=target.delta if rho else Fraction(0),
         record_delta=delta_of(rho, target.epsilon),

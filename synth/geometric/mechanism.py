@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from synth.dirichlet.calibration import BudgetTooSmallError
 from synth.geometric.measured import MeasuredTable
 from synth.geometric.parameters import GeometricClass, GeometricParameters
 from synth.geometric.projection import MAX_MASS
-from synth.mechanism import Guarantee, Mechanism, Presence
+from synth.mechanism import ClassGuarantee, Guarantee, Mechanism, Presence
 from synth.noise import Noise
 from synth.plan import Domains, Plan, Pools, Table, Target
 from synth.rationals import decimal_up, exact
@@ -32,6 +32,8 @@ SMALLEST_EPSILON = Fraction(1, 1000)
 
 Sets = frozenset[tuple[bool, ...]]
 """Sets of measured tables: of each, whether each table is in it."""
+
+Class = TypeVar("Class", bound=ClassGuarantee)
 
 
 class Measuring(Mechanism):
@@ -139,6 +141,22 @@ class Measuring(Mechanism):
         mass = plan.k * self._parameters(plan).law.mean_above
         return float(np.average(mass / (mass + plan.pools.n), weights=plan.pools.m))
 
+    def _classes(
+        self, plan: Plan, class_of: Callable[[MeasuredTable, bool], Class]
+    ) -> tuple[Sets, list[Class]]:
+        """Return the sets of tables that neighbours change together, and the guarantee of each table.
+
+        `class_of` returns that of a table by itself, in which some neighbours differ or none.
+        """
+        tables = (*self.tables(plan), *plan.workplaces)
+        if plan.changes_workplaces:
+            sets = frozenset([(True,) * len(tables)])
+        else:
+            sets = changed_tables([table.domains for table in tables])
+        differ = map(any, zip(*sets, strict=True))
+        first, *others = (class_of(*of_table) for of_table in zip(tables, differ, strict=True))
+        return sets, [replace(first, m_max=int(plan.pools.m.max())), *others]
+
     def _parameters(self, plan: Plan) -> Noise:
         if not isinstance(plan.parameters, self.noise):
             raise TypeError(f"the plan is not one of the mechanism {self.name}")
@@ -176,10 +194,7 @@ class Geometric(Measuring):
         The epsilon of each table is at least 1/1000, because of the sampler.
         """
         if target.epsilon * min(shares) < SMALLEST_EPSILON:
-            raise BudgetTooSmallError(
-                f"epsilon {decimal_up(target.epsilon)} needs more noise than the sampler is made for",
-                lambda: SMALLEST_EPSILON / min(shares),
-            )
+            raise too_much_noise(target, SMALLEST_EPSILON / min(shares))
         return [calibrated_noise(target.epsilon * share) for share in shares]
 
     def certify(self, plan: Plan) -> Guarantee:
@@ -193,25 +208,14 @@ class Geometric(Measuring):
             If p is not a ratio that the sampler can draw with, or a pool is too large for it.
         """
         self._check(plan)
-        zero, rows, tables = Fraction(0), [], (*tables_of_homes(plan), *plan.workplaces)
-        parameters = self._parameters(plan)
-        ratios = [*parameters.ratios, *(table.parameters.ratio for table in plan.workplaces)]
-        if plan.changes_workplaces:
-            sets = frozenset([(True,) * len(tables)])
-        else:
-            sets = changed_tables([table.domains for table in tables])
-        for table, ratio, changed in zip(tables, ratios, zip(*sets, strict=True), strict=True):
-            row = table_class(table, ratio)
-            if table is tables[0]:
-                row = replace(row, m_max=int(plan.pools.m.max()))
-            rows.append(row if any(changed) else replace(row, epsilon=zero))
+        zero, (sets, rows) = Fraction(0), self._classes(plan, table_class)
         # A record is in one group of every table, so what those lose that it changes together adds up.
         loss = joint_loss(sets, [row.epsilon for row in rows])
         presence = None
         if (
             plan.target.record_range is not None
         ):  # a release costs no less than what it tells of one record more
-            alone = sum((presence_loss(ratio) for ratio in ratios), zero)
+            alone = sum((presence_loss(row.ratio) for row in rows), zero)
             loss, presence = max(loss, alone), Presence(alone, zero, alone, zero)
         return Guarantee(loss, zero, loss, zero, ((loss, zero),), tuple(rows), presence)
 
@@ -226,6 +230,12 @@ class Geometric(Measuring):
             f"two-sided geometric noise, {sizes} workers up or down in the mean{per}; every cell is kept",
             f"noise 2 ln(1/p){summed_in_words(plan)} with p = {numbers}{per}; nothing fails",
         )
+
+
+def too_much_noise(target: Target, smallest: Fraction) -> BudgetTooSmallError:
+    """Return the error that an epsilon is below the smallest for which the sampler is made."""
+    rule = f"epsilon {decimal_up(target.epsilon)} needs more noise than the sampler is made for"
+    return BudgetTooSmallError(rule, lambda: smallest)
 
 
 def tables_of_homes(plan: Plan) -> tuple[Table, ...]:
@@ -288,15 +298,19 @@ def joint_loss(sets: Sets, losses: Sequence[Fraction]) -> Fraction:
     return max(added)
 
 
-def table_class(table: Table, ratio: Fraction) -> GeometricClass:
-    """Return the guarantee of the counts of a measured table that every record may change."""
+def sizes_of(table: Table) -> dict[str, Any]:
+    """Return the sizes of a table as its guarantee (`ClassGuarantee`) names them."""
+    least, most = int(table.n.min()), int(table.n.max())
+    cells = (int(table.k.max()),)
+    return {"pools": table.n.size, "n_min": least, "n_max": most, "m_max": most, "cells": cells}
+
+
+def table_class(table: MeasuredTable, differ: bool = True) -> GeometricClass:
+    """Return the guarantee of the counts of a table by themselves, in which neighbours may differ or not."""
+    ratio = table.parameters.ratio
     return GeometricClass(
-        pools=table.n.size,
-        n_min=int(table.n.min()),
-        n_max=int(table.n.max()),
-        m_max=int(table.n.max()),
-        cells=(int(table.k.max()),),
-        epsilon=noise_loss(ratio),
+        **sizes_of(table),
+        epsilon=noise_loss(ratio) if differ else Fraction(0),
         delta=Fraction(0),
         record_delta=Fraction(0),
         ratio=ratio,

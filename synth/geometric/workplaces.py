@@ -98,6 +98,6 @@ def with_workplaces(homes: Guarantee, plan: Plan) -> Guarantee:
         record_epsilon=record_epsilon,
         record_delta=record_delta,
         curve=tuple(together(*point) for point in homes.curve),
-        classes=(*homes.classes, *(table_class(t, t.parameters.ratio) for t in plan.workplaces)),
+        classes=(*homes.classes, *(table_class(t) for t in plan.workplaces)),
         presence=presence,
     )
