@@ -137,6 +137,16 @@ def best_of_ten(office: Office) -> list[Path]:
     return [office.run() for _ in range(10)][-1:]
 
 
+def best_of_ten_unseen(office: Office) -> list[Path]:
+    """Draw ten times with this program, put the ledger back before each draw, and publish the last."""
+    first, copy = office.run(), office.folder / "copy.sqlite"
+    shutil.copy(office.ledger, copy)
+    for _ in range(10):
+        shutil.copy(copy, office.ledger)
+        last = office.run()
+    return [first, last]
+
+
 def best_of_ten_keys(office: Office) -> list[Path]:
     """Try ten keys with a program that neither commits nor pays, and commit to the best."""
     keys = [synth.RunKey.generate() for _ in range(10)]
@@ -281,6 +291,7 @@ FRAUDS: tuple[tuple[str, Fraud, str, str], ...] = (
     ("the time-stamp of another commitment", replayed_timestamp, STAMP, OUT_OF_KEY),
     ("a statement that the witness did not sign", statement_without_key, NO_STATEMENT, "readers: witnessed"),
     ("best of ten draws, for one debit", ten_for_one_debit, NOBODY, LEDGER),
+    ("best of ten draws, the ledger put back before each", best_of_ten_unseen, NOBODY, NOBODY),
     ("best of ten keys, tried before the commitment", best_of_ten_keys, NOBODY, NOBODY),
 )
 
