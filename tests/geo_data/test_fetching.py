@@ -296,13 +296,13 @@ def test_a_refused_connection_is_one_clear_error(server: Server, folder: Path) -
 def test_a_slow_server_is_waited_for_but_not_for_ever(
     server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_download, "TIMEOUT", 0.2)
-    url = server.serve("/t.csv.gz", Reply(wait=0.6), Reply(wait=0.02))
+    monkeypatch.setattr(_download, "TIMEOUT", 2)
+    url = server.serve("/t.csv.gz", Reply(wait=6), Reply(wait=0.02))
     assert fetch(url, folder).read_bytes() == TABLE
     assert len(server.asked) == 2
     monkeypatch.setattr(_download, "TRIES", 1)
-    url = server.serve("/never.csv.gz", Reply(wait=0.4))
-    assert "nothing came for 0.2 seconds" in refused(fetch, url, folder)
+    url = server.serve("/never.csv.gz", Reply(wait=6))
+    assert "nothing came for 2 seconds" in refused(fetch, url, folder)
 
 
 def test_a_dripping_server_is_not_waited_for_for_ever(

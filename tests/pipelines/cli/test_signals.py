@@ -35,13 +35,13 @@ def send(told, shown):
     shown.write(json.dumps({"core": core, "dumpable": dumpable}).encode())
     shown.close()
     process = os.getpid()
-    if told["signal"] and os.fork() == 0:
+    if told["signal"] and (sender := os.fork()) == 0:
         for _ in range(told["times"]):
             os.kill(process, told["signal"])
             time.sleep(0.002)
         os._exit(0)
     if told["signal"]:
-        time.sleep(3)  # which the first ends
+        os.waitpid(sender, 0)  # which the first ends
 
 for line in sys.stdin:
     told = json.loads(line)

@@ -77,7 +77,7 @@ def tables_of(release: Release) -> dict[str, bytes]:
 
 @pytest.mark.deep  # of each kind test_every_kind.py cuts off one
 def test_one_key_gives_the_same_bytes_however_it_is_cut_off(
-    config: Configs, monkeypatch: pytest.MonkeyPatch
+    config: Configs, monkeypatch: pytest.MonkeyPatch, frozen_day: None
 ) -> None:
     """Cut off while a batch is measured, homes are estimated, a batch is drawn, and errors are.
 

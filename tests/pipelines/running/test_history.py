@@ -17,7 +17,7 @@ import pytest
 
 import pipelines
 from geo_data import write_demo_region
-from helpers import alone, copies, forge, plan_again, refused, same_key, with_values
+from helpers import alone, copies, forge, freeze, plan_again, refused, same_key, with_values
 from pipelines.config.loading import check_config
 from pipelines.config.toml import ConfigError
 from pipelines.drawing.estimating import JobLayout
@@ -68,8 +68,10 @@ def configured(config_tables: dict[str, Any], tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture(scope="module")
 def series(configured: Configured, clean_source: object) -> list[pipelines.Release]:
-    """Releases of three years."""
-    return [pipelines.run(configured(year), key=same_key()) for year in (2017, 2018, 2019)]
+    """Releases of three years, of one day."""
+    with pytest.MonkeyPatch.context() as patch:
+        freeze(patch)
+        return [pipelines.run(configured(year), key=same_key()) for year in (2017, 2018, 2019)]
 
 
 def test_the_last_year_names_those_before_it_and_verifies(series: list[pipelines.Release]) -> None:
@@ -121,7 +123,7 @@ def test_variances_fall_from_year_to_year(series: list[pipelines.Release]) -> No
 
 
 def test_the_same_key_gives_the_same_release(
-    series: list[pipelines.Release], configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    series: list[pipelines.Release], configured: Configured, tmp_path: Path, frozen_day: None
 ) -> None:
     again = pipelines.run(configured(2018).with_out(tmp_path / "again"), key=same_key())
     for name in (

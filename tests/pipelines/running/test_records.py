@@ -132,7 +132,7 @@ def is_fixed(path: str) -> bool:
 
 @EACH_MECHANISM
 def test_records_that_the_configuration_does_not_know_are_left_out(
-    records: Callable[..., pipelines.ReleaseConfig], jobs: pd.DataFrame
+    records: Callable[..., pipelines.ReleaseConfig], jobs: pd.DataFrame, frozen_day: None
 ) -> None:
     """Of another work block, or another category: told to nobody, and counted for the operator alone."""
     strange = jobs[:SAMPLE].iloc[:4].copy()

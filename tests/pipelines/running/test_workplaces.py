@@ -122,7 +122,11 @@ def test_totals_of_the_file_stand_nowhere(
 
 @EITHER
 def test_jobs_that_no_public_total_is_for_are_left_out(
-    mechanism: dict[str, Any], protected: Configs, small_region: dict[str, Path], tmp_path: Path
+    mechanism: dict[str, Any],
+    protected: Configs,
+    small_region: dict[str, Path],
+    tmp_path: Path,
+    frozen_day: None,
 ) -> None:
     """At a block without a total, at one outside the geography: counted for the operator, in no output."""
     jobs = pd.read_csv(small_region["od"], dtype=CODES)

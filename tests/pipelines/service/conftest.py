@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fastapi import FastAPI
@@ -19,9 +20,20 @@ from sqlalchemy import create_engine, text
 from starlette.testclient import TestClient
 
 import pipelines
-from pipelines.service import Store, create_app
+from pipelines.service import Store, create_app, rates
 
 from .helpers import CLEAN_WORKER, LEDGER, NAME, World, client_of, copy_state, settings_of, state_with
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time by which requests are counted, which a test sets: a second after a window of a minute began.
+
+    By the true time, a window may begin in the middle of a test.
+    """
+    now = [3661.0]
+    monkeypatch.setattr(rates, "time", SimpleNamespace(time=lambda: now[0]))
+    return now
 
 
 @pytest.fixture(scope="session")

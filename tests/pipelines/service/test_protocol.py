@@ -40,7 +40,7 @@ def app(make_app: Callable[..., FastAPI], tmp_path: Path) -> FastAPI:
 @pytest.fixture
 def port(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     for name in ("_HEAD_SECONDS", "_BODY_SECONDS", "_ANSWER_SECONDS"):
-        monkeypatch.setattr(protocol, name, 1.0)
+        monkeypatch.setattr(protocol, name, 3.0)
     with serving(app) as address:
         yield int(urlsplit(address).port or 0)
 

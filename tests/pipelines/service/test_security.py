@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -104,14 +103,6 @@ def test_an_address_with_a_control_character_is_none(
     assert client.get("/metrics").status_code == 200
     for path in ("/metrics%0a", "/ready%0A", "/api/v1/releases%0a", "/%00", "/%7f", "/%C2%85"):
         assert client.get(path).status_code == 404, path
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time, which a test sets: a second after a window of a minute began."""
-    now = [601.0]
-    monkeypatch.setattr(time, "time", lambda: now[0])
-    return now
 
 
 def test_windows_fade(clock: list[float]) -> None:

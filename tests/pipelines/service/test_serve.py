@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -171,6 +172,11 @@ def test_it_ends_in_good_order(served: Served) -> None:
     assert os.stat(folder / "state").st_mode & 0o077 == 0
 
 
+@pytest.fixture(autouse=True)
+def clock() -> None:
+    """The true time, which other processes have."""
+
+
 GUESSES = 4
 ME, LOGIN = "/api/v1/operator/whoami", "/operator/login"
 
@@ -202,6 +208,8 @@ def two(postgresql: Any, service_state: Path, tmp_path: Path) -> Iterator[tuple[
         address = f"http://127.0.0.1:{port}"
         for each in (address, here):
             wait_for(lambda each=each: is_healthy(each), 240)
+        if (left := 3600 - time.time() % 3600) < 60:  # a window of guesses may not end in the test
+            time.sleep(left)
         yield address, here, secret
 
 

@@ -298,8 +298,8 @@ def test_a_busy_release_is_waited_for(world: World, store: Store) -> None:
 
 def test_a_long_task_keeps_its_lease(world: World, store: Store) -> None:
     run = world.submit(store, ANN)
-    code = f"time.sleep(7); print({PLANNED!r})"  # a machine may pause for a second
-    with world.at_work(store, code, lease=3), world.at_work(store, code, lease=3):
+    code = f"time.sleep(11); print({PLANNED!r})"  # a machine may pause for three seconds
+    with world.at_work(store, code, lease=5), world.at_work(store, code, lease=5):
         wait_for(lambda: state(store, run) == "planned")
     assert words(store, run) == "submitted begun planned"
 

@@ -110,10 +110,13 @@ class Reader:
         """Draw no map until `reset`: whoever asks for numbers beside it sees no picture."""
         self.page.evaluate(HOLD)
 
+    def settle(self) -> None:
+        """Wait by the page's own clock: what it was to do before then is done, however busy the machine."""
+        self.page.evaluate("new Promise((done) => setTimeout(done, 250))")
+
     def address(self) -> dict[str, list[str]]:
         """What the address says of what is seen, once the page has written it."""
-        # The page's own clock: what it was to do before then is done, however busy the machine.
-        self.page.evaluate("new Promise((done) => setTimeout(done, 250))")
+        self.settle()
         return parse_qs(urlsplit(self.page.url).fragment)
 
     def text(self, element: str) -> str:

@@ -101,7 +101,7 @@ def test_back_and_undo(reader: Reader, layered: Release) -> None:
         strict=True,
     ):
         back()
-        page.wait_for_timeout(250)
+        reader.settle()
         assert seen(reader) == state
         now = reader.address()
         assert {**now, "view": 0} == {**address, "view": 0}
@@ -110,7 +110,7 @@ def test_back_and_undo(reader: Reader, layered: Release) -> None:
     assert page.input_value("#level") == "cty"
     rows = expected(layered, work=("trct", codes[0]))
     page.go_forward()
-    page.wait_for_timeout(250)
+    reader.settle()
     assert reader.number("jobs") == rows["jobs"].sum()
 
 

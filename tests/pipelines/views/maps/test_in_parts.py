@@ -175,8 +175,8 @@ def test_finer_levels_are_read_when_they_are_wanted(
                     failed(reader, way)
                 reader.page.wait_for_function(READ)
                 assert reader.page.is_hidden("#loading")
-                for page in pages:
-                    page.wait_for_timeout(300)
+                for each in (reader, at_once):
+                    each.settle()
                 seen = [
                     (each.page.input_value("#level"), *map(each.text, SEEN)) for each in (reader, at_once)
                 ]
