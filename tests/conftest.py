@@ -75,10 +75,10 @@ def _same_keys_every_day() -> Iterator[None]:
 
     No two are alike. Other processes ask the operating system still.
     """
-    asked: Counter[str] = Counter()
+    asked: Counter[str | None] = Counter()
 
     def token_bytes(number: int) -> bytes:
-        test = os.environ["PYTEST_CURRENT_TEST"]
+        test = os.environ.get("PYTEST_CURRENT_TEST")
         asked[test] += 1
         return hashlib.sha256(f"{test} {asked[test]}".encode()).digest()[:number]
 

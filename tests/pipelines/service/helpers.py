@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
@@ -177,6 +179,15 @@ def wait_for(condition: Callable[[], object], seconds: float = 120) -> None:
     while not condition():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.02)
+
+
+def free_port() -> int:
+    """A port that nobody takes before a server does: below those that whoever asks for any is given."""
+    port = 10_000 + os.getpid() % 20_000
+    while True:
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+        port += 1
 
 
 def claimed(store: Store, seconds: float = 60) -> Row[Any]:

@@ -26,7 +26,7 @@ import requests
 from pipelines.service import Store, create_app, load_settings
 from pipelines.service.access.tokens import create_token
 
-from .helpers import copy_state, serving, wait_for
+from .helpers import copy_state, free_port, serving, wait_for
 
 pytestmark = pytest.mark.slow
 READERS = 300
@@ -39,9 +39,7 @@ HARMLESS = (b"GET /?", b"GET http:", b"GET / HTTP/1.1\r\nHost: x\r\nX: ")
 def served(service_state: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("served")
     copy_state(service_state, folder / "state")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     config = folder / "service.toml"
     config.write_text(f'folder = "state"\nport = {port}\nlog = "service.log"\n')
     few = partial(
@@ -51,7 +49,7 @@ def served(service_state: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
     with (folder / "errors").open("w") as errors:
         unsafe = {**os.environ, "ODSYNTH_DEBUG": "1"}
         process = subprocess.Popen(command, preexec_fn=few, env=unsafe, stderr=errors)
-    wait_for(lambda: answers(port), 60)
+    wait_for(lambda: answers(port), 240)
     yield process, port, folder
     process.kill()
     process.wait()
@@ -189,9 +187,7 @@ def two(postgresql: Any, service_state: Path, tmp_path: Path) -> Iterator[tuple[
     secret, _ = create_token(store, "ann", "operator")
     url = store._engine.url.render_as_string(hide_password=False)
     store.close()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     configs = [tmp_path / f"service-{number}.toml" for number in range(2)]
     for number, config in enumerate(configs):
         config.write_text(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ import pipelines
 from pipelines import Release
 from pipelines.service.public import geo
 
-from ..helpers import NAME, copy_state, wait_for
+from ..helpers import NAME, copy_state, free_port, wait_for
 
 PYTHON_OF_QGIS = "/usr/bin/python3"  # QGIS brings its modules to the system's own
 QGIS = """\
@@ -73,9 +72,7 @@ print(json.dumps(found))
 def address(service_state: Path, base: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The latest version on a server of its own: GDAL holds this process while it waits for an answer."""
     folder = copy_state(service_state, tmp_path_factory.mktemp("served"))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     (folder / "service.toml").write_text(f'folder = "."\nport = {port}\nworkers = 0\nlog = "log"\n')
     server = subprocess.Popen([sys.executable, "-m", "pipelines.cli", "serve", str(folder / "service.toml")])
     try:
