@@ -16,8 +16,10 @@ _MEANINGS = "\n".join(f"  {name:11} {meaning}" for name, (meaning, _) in FORMATS
 
 
 @click.command("map", epilog="Example: odsynth map out/mine/public")
-@click.argument("public", type=LocalPath(exists=True, file_okay=False))
-@click.option("--to", "target", type=FILE, help="The HTML file; by default map.html beside PUBLIC.")
+@click.argument(
+    "publics", metavar="PUBLIC...", nargs=-1, required=True, type=LocalPath(exists=True, file_okay=False)
+)
+@click.option("--to", "target", type=FILE, help="The HTML file; by default map.html beside the newest.")
 @click.option("--water", type=FILE, help="File of water to draw: GeoPackage, FlatGeobuf, or what GDAL reads.")
 @click.option("--roads", type=FILE, help="The same of main roads.")
 @click.option("--attribution", help="Who made these files, as their licence asks; stands on the map.")
@@ -28,7 +30,7 @@ _MEANINGS = "\n".join(f"  {name:11} {meaning}" for name, (meaning, _) in FORMATS
 )
 @implicate_option
 def map_command(
-    public: Path,
+    publics: tuple[Path, ...],
     target: Path | None,
     water: Path | None,
     roads: Path | None,
@@ -36,7 +38,10 @@ def map_command(
     site: bool,
     implicate: int,
 ) -> None:
-    """Write an offline map of the release in PUBLIC: one HTML file, to be opened by any browser."""
+    """Write an offline map of the release in PUBLIC: one HTML file, to be opened by any browser.
+
+    Of several releases of a series, in any order, it opens with the newest, and has a slider over the years.
+    """
     drawn = water is not None or roads is not None
     if drawn != bool(attribution and attribution.strip()):
         raise click.UsageError(
@@ -47,8 +52,9 @@ def map_command(
     from pipelines.views.maps.backdrop import Backdrop
 
     backdrop = Backdrop(str(attribution), water, roads) if drawn else None
-    release = pipelines.open_release(public, implicate)
-    path = release.map(target, backdrop=backdrop, site=site)
+    releases = [pipelines.open_release(public, implicate) for public in publics]
+    *others, newest = sorted(releases, key=lambda release: release.year)
+    path = newest.map(target, backdrop=backdrop, site=site, others=others)
     how = "Open it in a browser; it needs no network."
     if site:
         how = "For a web server; what is large, if anything is, lies in the folder `map` beside it."

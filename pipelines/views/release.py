@@ -618,6 +618,7 @@ class Release:
         *,
         backdrop: Backdrop | None = None,
         site: bool = False,
+        others: Sequence[Release] = (),
     ) -> Path:
         """Write a map of the release: one HTML file that needs nothing else, or files for a web server.
 
@@ -633,6 +634,8 @@ class Release:
         site : bool
             Whether what is large is written into a folder ``map`` beside the file, from which the page
             fetches it when it is opened. What is in that folder stays there, for pages that are open.
+        others : sequence of Release
+            Releases of the same jobs and areas in other years: the map has a slider over the years.
 
         Returns
         -------
@@ -643,7 +646,8 @@ class Release:
         Raises
         ------
         PublicReleaseError
-            If the target lies in the public folder, or a file of the release is missing or damaged.
+            If the target lies in a public folder, a file of a release is missing or damaged, or `others` are
+            not of different years of the same jobs and areas.
         InputError
             If a file of the backdrop cannot be drawn.
         FileNotFoundError
@@ -651,7 +655,7 @@ class Release:
         """
         from pipelines.views.maps.page import write_map
 
-        return write_map(self, target, backdrop=backdrop, site=site)
+        return write_map(self, target, backdrop=backdrop, site=site, others=others)
 
     def figure(
         self,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from itertools import combinations
 
 import numpy as np
 
@@ -76,6 +79,36 @@ def check_alike(a: Release, b: Release, kinds: Iterable[str]) -> None:
         if problem := _differ(*sides, kind):
             names = " and ".join(side.name for side in sides)
             raise PublicReleaseError(f"{names}: {problem}. Fix: take releases of equal areas")
+
+
+def check_years(releases: Sequence[Release]) -> None:
+    """Refuse releases that are not of different years of the same jobs and areas, at every level."""
+    first = releases[0]
+    for a, b in combinations(releases, 2):
+        check_alike(a, b, first.levels if a is first else ())
+        if a.year == b.year:
+            both = f"{a.public} and {b.public}"
+            raise PublicReleaseError(f"{both} are both of {a.year}. Fix: name one release for each year")
+    ground = common_ground(first)
+    for other in releases[1:]:
+        if common_ground(other) != ground:
+            levels = " and ".join(", ".join(release.levels) for release in (first, other))
+            raise PublicReleaseError(
+                f"{first.public} and {other.public} have different levels ({levels}), or list their areas in "
+                "different orders. Fix: take releases that were made of the same file of blocks"
+            )
+
+
+def common_ground(release: Release) -> str:
+    """Return a hash that releases of the same kinds of jobs and the same areas, in order, have in common."""
+    geography = release.geography
+    zones = (sorted(geography.external_homes), sorted(geography.external_workplaces))
+    kinds = (release.certificate.release.job_type, release.config.jobs.population)
+    digest = hashlib.sha256(json.dumps([kinds, zones, release.levels]).encode())
+    for level in release.levels:
+        digest.update("\n".join(geography.codes(level)).encode())
+        digest.update(geography.starts(level).astype("<i4").tobytes())
+    return digest.hexdigest()
 
 
 def _are_tiers(a: Certificate, b: Certificate) -> bool:

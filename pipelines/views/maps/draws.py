@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from geo_data.od_files import count_columns
+from pipelines.views.intervals.carrying import without_history
 from pipelines.views.intervals.reading import PosteriorDraws
+from pipelines.views.release import Release
 
 _LEAST_BYTES = 0.1  # that a count takes in a page: where not even these have room, a table is not finished
 
@@ -26,11 +30,28 @@ class DrawTable:
     # ``rows``: cells of each work unit; ``home`` of each cell, rising in a work unit; ``counts``: of each
     # cell in all draws, cell after cell
     arrays: dict[str, np.ndarray]
+    # Whether its noise is that of its release alone, and not of earlier ones too, which a later release of a
+    # series has for evidence
+    apart: bool = False
 
     @cached_property
     def size(self) -> int:
         """Length in a page, in bytes, about."""
         return sum(len(gzip.compress(values.tobytes(), 1)) for values in self.arrays.values()) * 4 // 3
+
+
+def all_draws(release: Release, levels: Sequence[str], limit: int, *, compared: bool) -> list[DrawTable]:
+    """Return `draw_tables` of a release; one with a history that is `compared` also has draws without it.
+
+    The noise of these is independent of that of earlier releases.
+    """
+    if not (compared and release.plan.history):
+        return draw_tables(release.draws(), levels, limit)
+    tables = draw_tables(release.draws(), levels, limit // 2)
+    with TemporaryDirectory() as folder:
+        apart = without_history(release, Path(folder) / "apart").draws()
+        rest = limit - sum(table.size for table in tables)
+        return tables + [replace(table, apart=True) for table in draw_tables(apart, levels, rest)]
 
 
 def draw_tables(draws: PosteriorDraws, levels: Sequence[str], limit: int) -> list[DrawTable]:
@@ -97,9 +118,9 @@ def smallest(values: np.ndarray) -> np.ndarray:
     return values.astype(next(t for t in (np.uint8, np.uint16, np.uint32) if largest <= np.iinfo(t).max))
 
 
-def draws_meta(draws: PosteriorDraws, tables: Sequence[DrawTable]) -> dict[str, Any]:
+def draws_meta(release: Release, tables: Sequence[DrawTable]) -> dict[str, Any]:
     """Say what a page's program has to know of tables."""
-    plan, counts = draws.release.plan, draws.release.counts
+    draws, plan, counts = release.draws(), release.plan, release.counts
     estimated = []  # Counts of which jobs by workplace are estimates
     if plan.workplaces:
         secret = {*plan.policy.secret}
@@ -109,5 +130,6 @@ def draws_meta(draws: PosteriorDraws, tables: Sequence[DrawTable]) -> dict[str, 
         "low": 0,  # which of the draws of a number, in their order, are the ends of its interval
         "high": draws.draws - 1,
         "estimated": estimated,
-        "tables": [{"column": t.column, "home": t.home, "work": t.work} for t in tables],
+        "history": plan.history is not None,
+        "tables": [{"column": t.column, "home": t.home, "work": t.work, "apart": t.apart} for t in tables],
     }

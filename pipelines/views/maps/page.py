@@ -8,13 +8,13 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import Any, NamedTuple
 
 from geo_data.arguments import PathLike, path_of
 from pipelines.config.languages import ENGLISH
@@ -32,9 +32,10 @@ from pipelines.release.provenance import DISTRIBUTION
 from pipelines.release.signing import is_signed, signature_in_words
 from pipelines.storage.durable import write_whole
 from pipelines.views.accuracy import accuracy_words
+from pipelines.views.changes.comparable import check_years
 from pipelines.views.folder import check_target
 from pipelines.views.maps.backdrop import Backdrop
-from pipelines.views.maps.payload import Payload, make_payload
+from pipelines.views.maps.payload import Payload, make_payload, make_years
 from pipelines.views.maps.picture import picture_words
 from pipelines.views.pages import map_phrases, render
 from pipelines.views.release import Release
@@ -46,6 +47,7 @@ _ASKS = ("alone", "beside_link", "beside_versions")  # phrases that say what a p
 _HERE = files("pipelines.views.maps")
 # With the library and the page less than 15 MB; only a coarsest level may be larger.
 _PAYLOAD_LIMIT = 13_500_000
+_FOR_OWN = 1 / 2  # of the limit, for the release that the page opens with, where others share the page
 
 
 @dataclass(frozen=True)
@@ -58,27 +60,31 @@ class SiteMap:
     parts: dict[str, bytes] = field(default_factory=dict)
 
 
-def build_map(release: Release, backdrop: Backdrop | None = None) -> str:
+def build_map(release: Release, backdrop: Backdrop | None = None, others: Sequence[Release] = ()) -> str:
     """Return the map of a release as one HTML page that forbids the browser every request (`Release.map`)."""
-    return _page(release, _payload(release, backdrop))
+    return _page(_content(release, backdrop, others))
 
 
-def build_site_map(release: Release, backdrop: Backdrop | None = None, versions: str = "") -> SiteMap:
+def build_site_map(
+    release: Release,
+    backdrop: Backdrop | None = None,
+    others: Sequence[Release] = (),
+    versions: str = "",
+) -> SiteMap:
     """Return the map of a release for a web server: what is large is fetched, from its own site only.
 
     `versions` is where the site lists what is published on it, if it does, as the service
     (`pipelines.service.public.models.ReleaseList`).
     """
-    payload = _payload(release, backdrop)
-    large = _large(payload)
+    content = _content(release, backdrop, others, compared=bool(versions))
+    large = _large(content)
     if not large:
-        return SiteMap(_page(release, payload, versions=versions))
-    one_file = _page(release, payload)
-    names = {name: _named(name, content, "bin") for name, content in large.items()}
-    content = one_file.encode()
-    one_file_name = _named("one-file", content, "html")
-    page = _page(release, payload, names, (one_file_name, len(content)), versions)
-    return SiteMap(page, {**{names[name]: part for name, part in large.items()}, one_file_name: content})
+        return SiteMap(_page(content, versions=versions))
+    one_file = _page(content).encode()
+    names = {name: _named(name, part, "bin") for name, part in large.items()}
+    one_file_name = _named("one-file", one_file, "html")
+    page = _page(content, names, (one_file_name, len(one_file)), versions)
+    return SiteMap(page, {**{names[name]: part for name, part in large.items()}, one_file_name: one_file})
 
 
 def levels_of_map(page: str) -> frozenset[str]:
@@ -94,11 +100,16 @@ def write_map(
     *,
     backdrop: Backdrop | None = None,
     site: bool = False,
+    others: Sequence[Release] = (),
 ) -> Path:
     """Write the map of a release into one HTML file, or for a web server (`Release.map`)."""
     target = release.out / "map.html" if target is None else path_of(target, "target")
-    check_target(target, release.public)
-    site_map = build_site_map(release, backdrop) if site else SiteMap(build_map(release, backdrop))
+    for each in (release, *others):
+        check_target(target, each.public)
+    if site:
+        site_map = build_site_map(release, backdrop, others)
+    else:
+        site_map = SiteMap(build_map(release, backdrop, others))
     target.parent.mkdir(parents=True, exist_ok=True)
     if site_map.parts:
         write_parts(site_map, target.parent / PARTS)
@@ -118,22 +129,45 @@ def _named(name: str, content: bytes, kind: str) -> str:
     return f"{name}-{hashlib.sha256(content).hexdigest()[:32]}.{kind}"
 
 
-def _payload(release: Release, backdrop: Backdrop | None) -> Payload:
+class _Content(NamedTuple):
+    """What a page holds: a release, and others of other years."""
+
+    release: Release
+    payload: Payload
+    years: list[tuple[Release, Payload]]
+
+
+def _content(
+    release: Release, backdrop: Backdrop | None, others: Sequence[Release], *, compared: bool = False
+) -> _Content:
+    """Pack what a page holds; a release without others may be `compared` with those on its site."""
     _library("maplibre-gl.js")  # before what takes its time
-    return make_payload(release, _PAYLOAD_LIMIT, backdrop)
+    if not others:
+        return _Content(release, make_payload(release, _PAYLOAD_LIMIT, backdrop, compared=compared), [])
+    check_years([release, *others])
+    payload = make_payload(release, round(_PAYLOAD_LIMIT * _FOR_OWN), backdrop, compared=True)
+    years = make_years(release, payload, others, _PAYLOAD_LIMIT - payload.size)
+    return _Content(release, payload, list(zip(others, years, strict=True)))
 
 
-def _large(payload: Payload) -> dict[str, bytes]:
-    """What a page does not show at first, where it is large: by the id of its element."""
+def _large(content: _Content) -> dict[str, bytes]:
+    """What a page does not show at first, where it is large: by the id of its element.
+
+    Of other years it is all, with the year before the id.
+    """
+    payload = content.payload
     parts = {"draws": payload.draws} if payload.meta.get("draws", {}).get("later") else {}
     if payload.whole is not None:
         parts |= {"whole-arrays": payload.whole.arrays, "whole-texts": payload.whole.texts}
+    for release, year in content.years:
+        parts[f"{release.year}-arrays"] = year.arrays
+        if year.draws:
+            parts[f"{release.year}-draws"] = year.draws
     return parts
 
 
 def _page(
-    release: Release,
-    payload: Payload,
+    content: _Content,
     names: Mapping[str, str] | None = None,
     one_file: tuple[str, int] | None = None,
     versions: str = "",
@@ -142,20 +176,17 @@ def _page(
 
     `versions` is where the site lists what is published.
     """
+    release, payload, years = content
     library = {name: _library(name) for name in ("maplibre-gl.js", "maplibre-gl.css", "LICENSE.txt")}
     library_script = _without_addresses(library["maplibre-gl.js"])
     script = "\n" + _library("map.js")
     library_version = re.search(r"maplibre-gl-js/blob/v([\d.]+)/", library["maplibre-gl.js"])
-    language, title = release.language, html.escape(release.certificate.release.title)
+    language = release.language
     words = map_phrases(language)
-    drawn = "drawn_records" if release.certificate.protects == "record" else "drawn_homes"
     # What the phrases of the page leave open.
-    values = {
-        "title": title,
-        "drawn": words["page"][drawn],
+    values = _values_of(release, payload, language) | {
         "version": html.escape(version(DISTRIBUTION)),
         "library_version": library_version.group(1) if library_version else "",
-        "release_version": html.escape(payload.meta["release"]["version"]),
     }
     if one_file is not None:
         values |= {
@@ -173,20 +204,58 @@ def _page(
         picture_words=html.escape(picture_words(release, language)),
         phrases=_json_element({"locale": words["locale"], **words["program"]}),
         policy=_policy(library_script, script, fetches=fetches),
-        title=title,
+        title=values["title"],
         version=values["version"],
         licence=html.escape(_without_addresses(library["LICENSE.txt"])).replace("--", "- -"),
         library_style=_without_addresses(library["maplibre-gl.css"]),
         style=_text("map.css"),
-        certificate=certificate_words(
-            release.certificate, signed=is_signed(release.public), language=language
-        ),
-        certificate_sha256=payload.meta["release"]["certificate_sha256"],
-        accuracy=accuracy_words(release.accuracy, release.certificate.policy, language),
+        **_words_of(release, payload, language),
         data="\n".join(_elements(payload, names or {})),
+        years="\n".join(_year(*year, language, values, names or {}) for year in years),
         library=library_script,
         script=script,
     )
+
+
+def _year(
+    release: Release,
+    payload: Payload,
+    language: str,
+    of_page: Mapping[str, str],
+    names: Mapping[str, str],
+) -> str:
+    """Return a release of another year as the element of a page that holds it."""
+    prefix = f"{release.year}-"
+    own = {name.removeprefix(prefix): file for name, file in names.items() if name.startswith(prefix)}
+    values = {**of_page, **_values_of(release, payload, language)}
+    return Template(_text("year.html")).substitute(
+        _page_phrases(map_phrases(language), values),
+        year=release.year,
+        title=values["title"],
+        **_words_of(release, payload, language),
+        data="\n".join(_elements(payload, own)),
+    )
+
+
+def _values_of(release: Release, payload: Payload, language: str) -> dict[str, str]:
+    """Return what is of a release in the phrases of a page."""
+    drawn = "drawn_records" if release.certificate.protects == "record" else "drawn_homes"
+    return {
+        "title": html.escape(payload.meta["release"]["name"]),
+        "drawn": map_phrases(language)["page"][drawn],
+        "release_version": html.escape(payload.meta["release"]["version"]),
+    }
+
+
+def _words_of(release: Release, payload: Payload, language: str) -> dict[str, str]:
+    """Return what a page says of a release at length."""
+    return {
+        "certificate": certificate_words(
+            release.certificate, signed=is_signed(release.public), language=language
+        ),
+        "certificate_sha256": payload.meta["release"]["certificate_sha256"],
+        "accuracy": accuracy_words(release.accuracy, release.certificate.policy, language),
+    }
 
 
 def _page_phrases(words: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -14,10 +15,11 @@ from pyproj import CRS
 
 from geo_data.od_files import count_columns
 from pipelines.storage.checksums import sha256_of
+from pipelines.views.changes.comparable import common_ground
 from pipelines.views.flows import PAIR
 from pipelines.views.labels import external_zones, level_words, plural, unit_names
 from pipelines.views.maps.backdrop import Backdrop, backdrop_shapes
-from pipelines.views.maps.draws import draw_tables, draws_meta, smallest
+from pipelines.views.maps.draws import all_draws, draws_meta, smallest
 from pipelines.views.maps.picture import draw_picture
 from pipelines.views.maps.shapes import (
     MOST_CELLS,
@@ -70,11 +72,9 @@ class Payload:
 
 
 def make_payload(
-    release: Release,
-    limit: int,
-    backdrop: Backdrop | None = None,
+    release: Release, limit: int, backdrop: Backdrop | None = None, *, compared: bool = False
 ) -> Payload:
-    """Pack a release for a map."""
+    """Pack a release for a map; one that is `compared` with the draws that differences need."""
     backdrop_content = b""
     if backdrop is not None:
         backdrop_content = _packed(_json(backdrop_shapes(release, backdrop, _bounds(release))))
@@ -89,18 +89,56 @@ def make_payload(
         payload = replace(payload, backdrop=backdrop_content, picture=picture)
         if payload.size <= room:
             break
-    additions: dict[str, Any] = {} if backdrop is None else {"attribution": backdrop.attribution}
-    if release.has_draws:
-        draws, levels = release.draws(), [level["id"] for level in payload.meta["levels"]]
-        tables = draw_tables(draws, levels, max(limit - payload.size, 0))
-        arrays = {f"{name}:{i}": values for i, t in enumerate(tables) for name, values in t.arrays.items()}
-        layout, packed = _concatenated(arrays)
-        payload = replace(payload, draws=_packed(packed))
-        later = len(payload.draws) > _AT_ONCE
-        additions["draws"] = {**draws_meta(draws, tables), "arrays": layout, "later": later}
+    payload = _with_draws(payload, release, limit, compared=compared)
+    for part in (payload, payload.whole):
+        if part is not None and backdrop is not None:
+            part.meta["attribution"] = backdrop.attribution
+    return payload
+
+
+def make_years(own: Release, page: Payload, others: Sequence[Release], limit: int) -> list[Payload]:
+    """Pack releases of other years for the same page.
+
+    Areas have their places, names and shapes from the page. Levels are, of those that it opens with, the
+    finest that have room in the limit for all.
+    """
+    levels = tuple(level["id"] for level in page.meta["levels"])
+    share = limit // len(others)
+    for n in range(len(levels), 0, -1):
+        years = [_year(release, own, page, levels[:n]) for release in others]
+        if all(year.size <= share * (1 - _FOR_DRAWS) for year in years):
+            break
+    return [
+        _with_draws(year, release, share, compared=True) for year, release in zip(years, others, strict=True)
+    ]
+
+
+def _year(release: Release, own: Release, page: Payload, levels: tuple[str, ...]) -> Payload:
+    finest, geography = levels[-1], own.geography
+    layers, _ = _layers(own, finest)
+    flows = release.unit_flows(finest, finest, list(release.counts))
+    meta, arrays = _numbers(release, levels, flows, own.language)
+    arrays |= _places_among(own, levels) | {f"area_of:{name}": layer.area for name, layer in layers.items()}
+    units = geography.unit_of(finest, geography.external_blocks).tolist()
+    zones = zip(page.meta["external_zones"], units, strict=True)
+    meta["external_zones"] = [{**zone, "unit": unit} for zone, unit in zones]
+    meta["arrays"], packed = _concatenated(arrays)
+    return Payload(meta, _packed(packed), b"")
+
+
+def _with_draws(payload: Payload, release: Release, limit: int, *, compared: bool) -> Payload:
+    """Add the draws of a release, as far as they have room in the limit."""
+    if not release.has_draws:
+        return payload
+    levels = [level["id"] for level in payload.meta["levels"]]
+    tables = all_draws(release, levels, max(limit - payload.size, 0), compared=compared)
+    arrays = {f"{name}:{i}": values for i, t in enumerate(tables) for name, values in t.arrays.items()}
+    layout, packed = _concatenated(arrays)
+    payload = replace(payload, draws=_packed(packed))
+    meta = {**draws_meta(release, tables), "arrays": layout, "later": len(payload.draws) > _AT_ONCE}
     for part in (payload, payload.whole):
         if part is not None:
-            part.meta.update(additions)
+            part.meta["draws"] = meta
     return payload
 
 
@@ -137,7 +175,8 @@ def _payload(
 ) -> Payload:
     geography, finest = release.geography, levels[-1]
     flows = release.unit_flows(finest, finest, list(release.counts))
-    arrays = _flow_arrays(flows, geography.n_units(finest), list(release.counts))
+    meta, arrays = _numbers(release, levels, flows, release.language)
+    arrays |= _places_among(release, levels)
     texts: dict[str, Any] = {"codes": {}, "names": {}, "shapes": {}}
     shapes_of = level_shapes(release, levels)
     drawn_around = not shapes_of
@@ -161,37 +200,54 @@ def _payload(
             degrees = places[name].to_numpy(copy=True)
             degrees[beyond] = [zone[name] for zone in zones]
             arrays[f"{name}:{level}"] = np.rint(degrees * _DEGREE).astype(np.int32)
-        # A level's units as ranges of the finest level's.
-        starts = geography.unit_of(finest, geography.starts(level))
-        arrays[f"starts:{level}"] = starts.astype(np.int32)
     for level, shapes in shapes_of.items():
         texts["shapes"][level] = geojson(shapes)
         if not drawn_around:
             arrays[f"area:{level}"] = _areas(shapes, geography.n_units(level))
     texts["shapes"] |= {name: geojson(shapes) for name, shapes in borders.items()}
-    noise, made_by, language = _noise(release), release.certificate.software.version, release.language
-    made = map_phrases(language)["data"]["made"]
+    meta |= {
+        "layers": layer_meta,
+        "external_zones": [{name: zone[name] for name in ("unit", "name", "code", "main")} for zone in zones],
+        "drawn_around_centroids": drawn_around,
+        "degree": _DEGREE,
+        "search": WORDS,
+    }
+    meta["arrays"], packed = _concatenated(arrays)
+    return Payload(meta, _packed(packed), _packed(_json(texts)))
+
+
+def _numbers(
+    release: Release, levels: tuple[str, ...], flows: pd.DataFrame, language: str
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return what a page has of a release beside its areas: what it says of itself, and its flows."""
+    noise, made_by = _noise(release), release.certificate.software.version
+    made, finest = map_phrases(language)["data"]["made"], levels[-1]
     meta = {
         "levels": [
             {"id": level} | level_words(level, language) | ({"noise": noise[level]} if level in noise else {})
             for level in levels
         ],
-        "layers": layer_meta,
         "later": [],
         "left_out": [plural(level, language) for level in release.levels[len(levels) :]],
-        "counts": _count_groups(release),
-        "external_zones": [{name: zone[name] for name in ("unit", "name", "code", "main")} for zone in zones],
-        "drawn_around_centroids": drawn_around,
-        "degree": _DEGREE,
-        "search": WORDS,
+        "counts": _count_groups(release, language),
         "release": {
-            "name": release.certificate.release.title,
+            "name": release.title,
+            "year": release.year,
             "version": made.format(created=release.certificate.created, version=made_by),
             "certificate_sha256": sha256_of(release.public / "certificate.json"),
+            "common_ground": common_ground(release),
         },
     }
-    meta["arrays"], packed = _concatenated(arrays)
-    return Payload(meta, _packed(packed), _packed(_json(texts)))
+    return meta, _flow_arrays(flows, release.geography.n_units(finest), list(release.counts))
+
+
+def _places_among(release: Release, levels: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """Return the units of each level as ranges of those of the finest."""
+    geography = release.geography
+    return {
+        f"starts:{level}": geography.unit_of(levels[-1], geography.starts(level)).astype(np.int32)
+        for level in levels
+    }
 
 
 @dataclass(frozen=True)
@@ -299,10 +355,10 @@ def _flow_arrays(flows: pd.DataFrame, n_units: int, counts: list[str]) -> dict[s
     return {name: smallest(values) for name, values in arrays.items()}
 
 
-def _count_groups(release: Release) -> list[dict[str, Any]]:
+def _count_groups(release: Release, language: str) -> list[dict[str, Any]]:
     """The counts as a reader chooses among them: all jobs, then attribute by attribute."""
-    words = release.counts_in(release.language)
-    attributes = map_phrases(release.language)["data"]["attributes"]
+    words = release.counts_in(language)
+    attributes = map_phrases(language)["data"]["attributes"]
     groups = {"": ["S000"], **count_columns(release.categories)}
     return [
         {

@@ -6,8 +6,10 @@ import { UNITS } from "./scale.js";
 import { partKey, partOfKey, selectionOf, unitsOf } from "./selection.js";
 
 /** The words of a state. They are of the release, not of the page's colours. */
-export function addressOf({ side, level, column, density, unit, selection, other }, camera) {
+export function addressOf({ side, level, column, density, unit, selection, other, year, since }, camera) {
   const words = new URLSearchParams({ level: level.id, side, count: column, unit: unit.id });
+  if (year !== null) words.set("year", year);
+  if (since !== null) words.set("since", since);
   if (density !== null) words.set("density", density ? "1" : "0");
   for (const part of selection?.parts ?? []) words.append("chosen", partKey(part));
   for (const part of other?.parts ?? []) words.append("beside", partKey(part));
@@ -21,6 +23,13 @@ export function needsMore(data, address) {
   const asked = [...words.getAll("chosen"), ...words.getAll("beside")].map((key) => key.slice(0, key.indexOf(":")));
   const later = data.meta.later.map(({ id }) => id);
   return later.length > 0 && (later.includes(words.get("level")) || asked.some((kind) => !data.levels.some(({ id }) => id === kind)));
+}
+
+/** The years that an address asks for: {year, since}, each null where it names none. */
+export function yearsIn(address) {
+  const words = new URLSearchParams(address.replace(/^#/, ""));
+  const [year, since] = ["year", "since"].map((name) => (/^\d{1,4}$/.test(words.get(name) ?? "") ? Number(words.get(name)) : null));
+  return { year, since };
 }
 
 /** What an address says, as far as this map knows it; null where it says nothing of a map. */

@@ -1,6 +1,6 @@
 // Two choices side by side, and this release beside another: the data of another map's file.
 
-import { EVERYBODY, readData } from "./data.js";
+import { EVERYBODY, countAlike, readData } from "./data.js";
 import { byId, tableRow, text } from "./dom.js";
 import { added, balanceDraws, commuteDraws, less, partnerDraws, shareDraws } from "./draws.js";
 import { balanceOf, commutes, mapped, sumsOf } from "./flows.js";
@@ -101,40 +101,51 @@ export function showComparison(data, { side, column, selection, other, unit }) {
   );
 }
 
-const parsed = (words) => new DOMParser().parseFromString(words, "text/html"); // which runs nothing of it
+/** A page as a document, which runs nothing of it. */
+export const parsed = (words) => new DOMParser().parseFromString(words, "text/html");
 
-/** The data of another map, from the text of its file. */
-export async function readOtherMap(words) {
-  const page = parsed(words);
+/** The data of another map, from its page; `whole`: with all of its levels. */
+export async function readOtherMap(page, whole = true) {
   if (page.querySelector("[data-address]")) {
     throw new FileError(say("map_in_parts"));
   }
+  let other;
   try {
-    const other = await readData(page, true);
-    return { ...other, name: other.meta.release?.name ?? page.title };
+    other = await readData(page, whole);
   } catch {
     throw new FileError(say("no_other_map"));
   }
+  if (!other.meta.release.common_ground) throw new FileError(say("no_other_map"));
+  return { ...other, name: other.meta.release.name };
 }
 
-/** Other versions on the site of this page that can be used: {title, address: of its map}; none where it does not say. */
+const lists = new Map(); // by address
+
+/** What is published on the site of this page, newest first; nothing where it does not say. */
+export async function published(list) {
+  const ask = async () => {
+    try {
+      return (await (await fetch(list)).json()).releases ?? [];
+    } catch {
+      return [];
+    }
+  };
+  if (!lists.has(list)) lists.set(list, ask());
+  return lists.get(list);
+}
+
+export const mapOf = ({ name, version }) => `/releases/${name}/${version}/map`;
+
+/** Other versions on the site of this page that can be used: {title, address: of its map}. */
 export async function publishedMaps(list) {
-  try {
-    const { releases } = await (await fetch(list)).json();
-    const usable = releases.filter(({ status }) => status === "complete");
-    return usable
-      .map(({ name, version, title }) => ({
-        title: say("version_of", { title: title ?? name, version }),
-        address: `/releases/${name}/${version}/map`,
-      }))
-      .filter(({ address }) => address !== location.pathname);
-  } catch {
-    return [];
-  }
+  const usable = (await published(list)).filter(({ status }) => status === "complete");
+  return usable
+    .map((entry) => ({ title: say("version_of", { title: entry.title ?? entry.name, version: entry.version }), address: mapOf(entry) }))
+    .filter(({ address }) => address !== location.pathname);
 }
 
-/** The data of another map of the site; of one in parts, from its one file. */
-export async function fetchOtherMap(address) {
+/** The page of another map of the site; of one in parts, its one file. */
+export async function fetchMap(address) {
   let words;
   try {
     const answer = await fetch(address);
@@ -143,89 +154,152 @@ export async function fetchOtherMap(address) {
   } catch (error) {
     throw error instanceof FileError ? error : new FileError(say("no_answer"));
   }
-  const whole = parsed(words).getElementById("one-file");
-  return whole ? fetchOtherMap(new URL(whole.getAttribute("href"), new URL(address, location.href)).href) : readOtherMap(words);
+  const page = parsed(words);
+  const whole = page.getElementById("one-file");
+  return whole ? fetchMap(new URL(whole.getAttribute("href"), new URL(address, location.href)).href) : page;
+}
+
+/** The same part of a selection in other data; null where these lack it. */
+export function samePart(data, other, part) {
+  if (part.kind !== "file") return partOfKey(other, partKey(part));
+  const number = new Map(other.finest.codes.map((code, unit) => [code, unit]));
+  const units = part.units.map((unit) => number.get(data.finest.codes[unit]) ?? -1);
+  return units.includes(-1) ? null : { ...part, units };
 }
 
 /** The same choice in another map; null where it lacks an area of it. */
 function sameChoice(data, other, selection) {
-  const parts = selection.parts.map((part) => {
-    if (part.kind !== "file") return partOfKey(other, partKey(part));
-    const number = new Map(other.finest.codes.map((code, unit) => [code, unit]));
-    const units = part.units.map((unit) => number.get(data.finest.codes[unit]) ?? -1);
-    return units.includes(-1) ? null : { ...part, units };
-  });
+  const parts = selection.parts.map((part) => samePart(data, other, part));
   return parts.includes(null) ? null : selectionOf(other, parts);
 }
 
 /**
- * This release less another, area by area of a level: {values, others, jobs: sums of both, beyond: jobs of the other in
- * areas that are not here, intervals, known: whether draws tell of the values here}, or {problem: words}. `own` are the values
- * in each draw, where they are known.
+ * Side, selection, level and column of a state in other data, or {problem: words}.
+ * @returns {any}
  */
-export function differencesOf(data, other, { side, selection, level, column }, values, own) {
+export function sameState(data, other, { side, selection, level, column }) {
   const theirs = other.levels.find(({ id }) => id === level.id);
   if (!theirs) return { problem: say("no_level", { level: level.one }) };
-  if (!(column in other.counts)) return { problem: say("no_count") };
+  if (!countAlike(data, other, column)) return { problem: say("no_count") };
   const same = selection && sameChoice(data, other, selection);
   if (selection && !same) return { problem: say("no_areas") };
-  const found = mapped(other, side, same, theirs, column);
-  const number = new Map(level.codes.map((code, unit) => [code, unit]));
-  const here = (unit) => number.get(theirs.codes[unit]);
-  const others = new Float64Array(level.codes.length);
+  return { side, selection: same, level: theirs, column };
+}
+
+/**
+ * This release less another, area by area of a level: {values, others, beyond: jobs of the other in areas that are not here, sums:
+ * of both, intervals: `differenceIntervals`}, or {problem: words}. `values` are the numbers here.
+ */
+export function differencesOf(data, other, state, values) {
+  const same = sameState(data, other, state);
+  if (same.problem) return same;
+  const found = mapped(other, same.side, same.selection, same.level, same.column);
+  const number = new Map(state.level.codes.map((code, unit) => [code, unit]));
+  const here = (unit) => number.get(same.level.codes[unit]);
+  const others = new Float64Array(state.level.codes.length);
   let beyond = 0;
   found.forEach((jobs, unit) => {
     if (here(unit) === undefined) beyond += jobs;
     else others[here(unit)] += jobs;
   });
   const sum = (list) => list.reduce((a, b) => a + b, 0);
-  const lists = partnerDraws(other, side, same, theirs, column).values;
   return {
     values: values.map((jobs, unit) => jobs - others[unit]),
     others,
     beyond,
     sums: [sum(values), sum(found)],
-    known: Boolean(own),
-    intervals: own && lists ? differenceIntervals(data.draws, own, other.draws, lists, here) : null,
+    intervals: differenceIntervals(data, other, state, same, here),
   };
 }
 
-/** Intervals of numbers here, there, and of their differences, by unit, and of all units together: {of: unit -> three, all: three}. */
-function differenceIntervals(draws, own, otherDraws, lists, here) {
-  const at = new Map(lists.map((list, unit) => [here(unit), list]));
-  const none = new Float64Array(otherDraws.n); // it does not have the area
-  const fewer = draws.n < otherDraws.n ? draws : otherDraws;
-  // Draws of two releases are independent of each other.
-  const three = (a, b) => [draws.ends(a), otherDraws.ends(b), fewer.ends(less(a, b))];
-  return { of: (unit) => three(own[unit], at.get(unit) ?? none), all: three(own.reduce(added), lists.reduce(added)) };
+/** Differences inside a level from which classes are made: those beyond noise; of none, all. */
+export function classedDifferences({ values, intervals }, level) {
+  const inside = Array.from(values.keys()).filter((unit) => !level.externalZones.has(unit));
+  const beyond = inside.filter((unit) => !intervals.within?.([unit], values[unit]));
+  return (beyond.length ? beyond : inside).map((unit) => values[unit]);
 }
+
+/**
+ * The draws of two releases, independent of each other: of the later one, where it has a history, those without it. It may share
+ * that with the earlier one. Null where there are none.
+ */
+function independentDraws(data, other) {
+  const later = other.meta.release.year >= data.meta.release.year ? other : data;
+  return [data, other].map((each) => (each === later && each.meta.draws?.history ? each.apart : each.draws));
+}
+
+/**
+ * Intervals of numbers here, there, and of their differences: {of: unit -> three, all: three, within: (units, difference of
+ * these together) -> whether its interval is not on its side of 0}, or {why: there are none}. `same` is the state in the other data,
+ * and `here` the unit of this level that a unit there is.
+ */
+function differenceIntervals(data, other, state, same, here) {
+  const [draws, theirs] = independentDraws(data, other);
+  const { side, column } = state;
+  const of = (each, from, { selection: chosen, level: at }) => partnerDraws({ ...each, draws: from }, side, chosen, at, column).values;
+  const [own, lists] = [of(data, draws, state), of(other, theirs, same)];
+  if (!own || !lists) return { why: whyNoDifferences(data, other, [draws, theirs], state, Boolean(own)) };
+  const at = new Map(lists.map((list, unit) => [here(unit), list]));
+  const none = new Float64Array(theirs.n); // it does not have the area
+  const there = (unit) => at.get(unit) ?? none;
+  const fewer = draws.n < theirs.n ? draws : theirs;
+  const sum = (units, list) => units.map(list).reduce(added);
+  const three = (a, b) => [draws.ends(a), theirs.ends(b), fewer.ends(less(a, b))];
+  return {
+    of: (unit) => three(own[unit], there(unit)),
+    all: three(own.reduce(added), lists.reduce(added)),
+    within: (units, value) => {
+      const [low, high] = fewer.ends(less(sum(units, (unit) => own[unit]), sum(units, there)));
+      return value > 0 ? low <= 0 : value < 0 ? high >= 0 : low !== 0 || high !== 0;
+    },
+  };
+}
+
+/** Why differences from another map have no interval; "" where that goes without saying. */
+function whyNoDifferences(data, other, [draws, theirs], { side, selection, column }, known) {
+  if (data.meta.draws && !data.draws) return say("differences_closed");
+  if (!data.draws || !other.draws) return say("differences_without", { which: data.draws ? "other" : other.draws ? "this" : "both" });
+  if (isExact(data, other, { side, selection, column })) return say("public_totals_of_each");
+  if (!draws || !theirs) return say("differences_history", { name: (draws ? other : data).meta.release.name });
+  if (side === "work" && !selection) return "";
+  const [lacking, page] = known ? [theirs, say("draws_there")] : [draws, say("draws_here")];
+  return noIntervals({ draws: lacking }, column, Boolean(selection), say("of_differences"), page);
+}
+
+/** Whether the numbers of both releases are exact, as far as they say. */
+const isExact = (data, other, { side, selection, column }) =>
+  side === "work" && !selection && [data, other].every(({ meta }) => meta.draws && !meta.draws.estimated.includes(column));
 
 /** A difference; none where it is rounded to 0. */
 function withSign(value, format) {
   const words = format(Math.abs(value));
   return (/[1-9]/.test(words) ? (value > 0 ? "+" : "−") : "") + words;
 }
-const signed = (value) => withSign(value, whole.format);
+export const signed = (value) => withSign(value, whole.format);
 
-/** This release beside another: totals, and where they differ most. */
+/** This release beside another, or a year since an earlier one: totals, and where they differ most. */
 export function showOther(data, other, differences, values, state, choose) {
   byId("other").hidden = !other;
+  byId("change-words").hidden = !other || !state.change;
   if (!other) return;
-  const { level } = state;
-  byId("other-title").textContent = say("beside", { name: other.name });
+  const { level, change } = state;
+  byId("other-title").textContent = change ? say("change_title", change) : say("beside", { name: other.name });
   const { problem, others, values: by, intervals } = differences;
   byId("other-table").hidden = Boolean(problem);
-  byId("other-words").textContent = problem ?? otherWords(data, other, differences, state);
+  byId("change-words").textContent = problem ?? (change ? changeWords(data, other, differences, state) : "");
+  byId("other-words").textContent = problem ?? (change ? changesWords(data, differences, state) : otherWords(differences, state));
   if (problem) return;
   const units = Array.from(by.keys()).filter((unit) => by[unit] !== 0 && !level.externalZones.has(unit));
   const shown = units.sort((a, b) => Math.abs(by[b]) - Math.abs(by[a])).slice(0, TOP);
+  const heads = change ? [change.year, change.since, say("change_head")] : [say("here_head"), say("there_head"), say("difference_head")];
   byId("other-table").classList.toggle("of-noise", Boolean(level.noise && state.selection));
   byId("other-table").replaceChildren(
-    tableRow("th", [capital(level.one), say("here_head"), say("there_head"), say("difference_head")]),
+    tableRow("th", [capital(level.one), ...heads]),
     ...shown.map((unit) => {
       const row = tableRow("td", ["", whole.format(values[unit]), whole.format(others[unit]), signed(by[unit])]);
       row.cells[0].append(areaButton(level, unit, areaName(level, unit), (event) => choose(unit, event)));
-      intervals?.of(unit).forEach((ends, at) =>
+      row.lastElementChild.classList.toggle("muted", Boolean(intervals.within?.([unit], by[unit])));
+      intervals.of?.(unit).forEach((ends, at) =>
         row.children[1 + at].append(text("span", between(ends, at === 2 ? signed : whole.format), "code")),
       );
       return row;
@@ -233,8 +307,8 @@ export function showOther(data, other, differences, values, state, choose) {
   );
 }
 
-function otherWords(data, other, { sums: [here, there], beyond, intervals, known }, { level, side, selection, column }) {
-  const [ours, theirs, less_] = intervals?.all ?? [];
+function otherWords({ sums: [here, there], beyond, intervals }, { level }) {
+  const [ours, theirs, less_] = intervals.all ?? [];
   const difference = signed(here - there);
   return sentences(
     say("both_counted", {
@@ -244,15 +318,34 @@ function otherWords(data, other, { sums: [here, there], beyond, intervals, known
     }),
     beyond > 0 && say("areas_gone", { n: beyond, between: level.between }),
     say("differ_most", { many: level.many }),
-    intervals ? say("difference_intervals") : whyNoDifferences(data, other, side, selection, column, known),
+    intervals.all ? say("difference_intervals") : intervals.why,
+    intervals.all && say("grey_differences"),
   );
 }
 
-/** Why differences from another map have no interval. */
-function whyNoDifferences(data, other, side, selection, column, known) {
-  if (data.meta.draws && !data.draws) return say("differences_closed");
-  if (!data.draws || !other.draws) return say("differences_without", { which: data.draws ? "other" : other.draws ? "this" : "both" });
-  if (side === "work" && !selection) return [data, other].some(({ draws }) => draws.estimated.includes(column)) ? "" : say("public_totals_of_each");
-  const [lacking, page] = known ? [other, say("draws_there")] : [data, say("draws_here")];
-  return noIntervals(lacking, column, Boolean(selection), say("of_differences"), page);
+/** What changed in all that is chosen. */
+function changeWords(data, other, { sums: [here, there], intervals }, state) {
+  const { change } = state;
+  const interval = intervals.all && between(intervals.all[2], signed);
+  const difference = signed(here - there);
+  return sentences(
+    say("change_counted", {
+      ...change,
+      here: whole.format(here),
+      there: whole.format(there),
+      change: interval ? say("change_interval", { difference, interval }) : difference,
+    }),
+    !interval && intervals.why,
+    !interval && !isExact(data, other, state) && say("change_unsure"),
+  );
+}
+
+/** What changed where. */
+function changesWords(data, { beyond, intervals }, { level, change }) {
+  return sentences(
+    beyond > 0 && say("areas_gone", { n: beyond, between: level.between }),
+    say("change_most", { many: level.many }),
+    intervals.all && say("change_intervals"),
+    intervals.all && data.meta.draws.history && say("change_redrawn", change),
+  );
 }

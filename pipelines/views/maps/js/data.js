@@ -124,21 +124,22 @@ function arraysOf(packed, where) {
 const ARRAY_TYPES = { uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Array, int32: Int32Array };
 
 /**
- * The data of a page: this one, or that of another map. Of a large release a page opens with levels that are soon read;
- * `whole` asks for all of them, and `tell` hears how many bytes of these have been read. Draws of this page that are large
- * come later (`setDraws`).
+ * The data of a page: this one, or that of another map, or an element of a page that holds another year of `own`, whose areas it
+ * shares. Of a large release a page opens with levels that are soon read; `whole` asks for all of them, and `tell` hears how many
+ * bytes of these have been read. Draws of this page that are large come later (`setDraws`).
+ * @param {any} page
  */
-export async function readData(page = document, whole = false, tell = null) {
+export async function readData(page = document, whole = false, tell = null, own = null) {
   const prefix = whole && page.getElementById("whole-meta") ? "whole-" : "";
   const element = (name) => page.getElementById(prefix + name);
-  const meta = JSON.parse(element("meta").textContent);
+  const meta = { ...own?.meta, draws: null, ...JSON.parse(element("meta").textContent) };
   const packed = await unpack(page, `${prefix}arrays`, tell);
-  const { codes, names, shapes } = await readTexts(page, `${prefix}texts`, tell && ((n) => tell(sizeOf(element("arrays")) + n)));
   const array = arraysOf(packed, meta.arrays);
-  const degrees = (name) => Float64Array.from(array(name), (whole) => whole / meta.degree);
+  const heard = tell && ((n) => tell(sizeOf(element("arrays")) + n));
+  const areas = own ? own.areas : areasOf(meta, array, await readTexts(page, `${prefix}texts`, heard));
 
   const finest = meta.levels.at(-1).id;
-  const nFinest = codes[finest].length;
+  const nFinest = areas[finest].codes.length;
   const externalZones = zonesBy(meta.external_zones, (unit) => unit);
   const levels = meta.levels.map((level) => {
     const starts = array(`starts:${level.id}`);
@@ -148,15 +149,9 @@ export async function readData(page = document, whole = false, tell = null) {
     const zones = zonesBy(meta.external_zones, (unit) => unitOf[unit]);
     return {
       ...level,
-      codes: codes[level.id],
-      names: names[level.id] ?? [], // of the units that have one
-      shapes: shapes[level.id] ?? null,
-      // Square kilometres of each unit, where there are polygons.
-      area: meta.arrays[`area:${level.id}`] ? Float64Array.from(array(`area:${level.id}`), (n) => n / 1000) : null,
+      ...areas[level.id],
       starts,
       unitOf,
-      latitude: degrees(`latitude:${level.id}`),
-      longitude: degrees(`longitude:${level.id}`),
       // An external zone is one unit at every level. Its place is on a ring around the region.
       externalZones: zones,
       // Those with fewest jobs have one place; lines to them are of the first of them.
@@ -167,9 +162,7 @@ export async function readData(page = document, whole = false, tell = null) {
   // Areas that cut across the levels; each holds whole finest areas of the page.
   const layers = meta.layers.map((layer) => ({
     ...layer,
-    codes: codes[layer.id],
-    names: names[layer.id] ?? [],
-    shapes: shapes[layer.id] ?? null, // drawn around centroids
+    ...areas[layer.id],
     areaOf: array(`area_of:${layer.id}`), // -1: in none
     externalZones: new Map(),
     elsewhere: [],
@@ -191,13 +184,43 @@ export async function readData(page = document, whole = false, tell = null) {
     counts[id] = array(`count:${id}`);
     meanings[id] = words;
   }
-  const data = { meta, meanings, levels, layers, finest: levels.at(-1), nFinest, firstRow, work, home, counts, externalZones, zonesOfWork, isExternal, draws: null };
+  const data = { meta, meanings, areas, levels, layers, finest: levels.at(-1), nFinest, firstRow, work, home, counts, externalZones, zonesOfWork, isExternal, draws: null, apart: null };
   if (meta.draws && (!meta.draws.later || page !== document)) setDraws(data, await unpack(page, "draws"));
   return data;
 }
 
+/** Whether two releases count the same jobs in a column: it is one of the same categories. */
+export function countAlike(data, other, column) {
+  const [one, two] = [data, other].map(({ meta }) => {
+    const group = meta.counts.find(({ columns }) => columns.some(({ id }) => id === column));
+    return group?.columns.map(({ id }) => id).join();
+  });
+  return one !== undefined && one === two;
+}
+
+/** What areas of levels, and of layers, are called, and where they are, by id. */
+function areasOf({ levels, layers, arrays, degree }, array, { codes, names, shapes }) {
+  const degrees = (name) => Float64Array.from(array(name), (whole) => whole / degree);
+  const named = ({ id }) => ({
+    codes: codes[id],
+    names: names[id] ?? [], // of the units that have one
+    shapes: shapes[id] ?? null, // of layers, drawn around centroids
+  });
+  const placed = (level) => ({
+    ...named(level),
+    // Square kilometres of each unit, where there are polygons.
+    area: arrays[`area:${level.id}`] ? Float64Array.from(array(`area:${level.id}`), (n) => n / 1000) : null,
+    latitude: degrees(`latitude:${level.id}`),
+    longitude: degrees(`longitude:${level.id}`),
+  });
+  return Object.fromEntries([...levels.map((level) => [level.id, placed(level)]), ...layers.map((layer) => [layer.id, named(layer)])]);
+}
+
 /** Draws of fewer levels are draws of more. */
 export function setDraws(data, packed) {
+  const { levels, meta } = data;
+  const of = (apart) => new Draws(levels, meta.draws, arraysOf(packed, meta.draws.arrays), apart);
   data.packedDraws = packed;
-  data.draws = new Draws(data.levels, data.meta.draws, arraysOf(packed, data.meta.draws.arrays));
+  data.draws = of(false);
+  data.apart = meta.draws.tables.some(({ apart }) => apart) ? of(true) : null; // whose noise is of this release alone
 }

@@ -7,14 +7,16 @@ import { distanceKm, rangeOf, standsFor } from "./places.js";
 import { Selection } from "./selection.js";
 
 export class Draws {
-  constructor(levels, { n, low, high, estimated, tables }, array) {
+  /** Of the tables, those whose noise is of this release alone, where it has a history: `apart`; or the others. */
+  constructor(levels, { n, low, high, estimated, tables }, array, apart) {
     this.levels = levels;
     this.n = n;
     this.low = low;
     this.high = high;
     this.estimated = estimated; // columns of which jobs by place of work are estimates, and no public totals
     const levelOf = (id) => levels.find((level) => level.id === id) ?? null;
-    this.tables = tables.map((table, at) => {
+    const own = [...tables.entries()].filter(([, table]) => table.apart === apart);
+    this.tables = own.map(([at, table]) => {
       const [home, counts, work] = [array(`home:${at}`), array(`counts:${at}`), new Uint32Array(array(`home:${at}`).length)];
       let cell = 0;
       array(`rows:${at}`).forEach((size, unit) => work.fill(unit, cell, (cell += size)));

@@ -1,9 +1,22 @@
 // What the reader has chosen, and everything that follows from it.
 
-import { addressOf, needsMore, readAddress } from "./address.js";
+import { addressOf, needsMore, readAddress, yearsIn } from "./address.js";
 import { MOST_TOGETHER, clusteredFlows } from "./clusters.js";
-import { differencesOf, fetchOtherMap, publishedMaps, readOtherMap, showComparison, showOther, wholeRegion } from "./compare.js";
-import { EVERYBODY, inMegabytes, isBeside, readBackdrop, readData, setDraws, sizeOf, unpack, wholeSize } from "./data.js";
+import {
+  classedDifferences,
+  differencesOf,
+  fetchMap,
+  parsed,
+  publishedMaps,
+  readOtherMap,
+  samePart,
+  sameState,
+  showComparison,
+  showOther,
+  signed,
+  wholeRegion,
+} from "./compare.js";
+import { EVERYBODY, FetchError, countAlike, inMegabytes, isBeside, readBackdrop, readData, setDraws, sizeOf, unpack, wholeSize } from "./data.js";
 import { byId, text, wantsMore } from "./dom.js";
 import {
   FLOW_COLUMNS,
@@ -25,6 +38,7 @@ import {
   countedWords,
   fillChoices,
   fillWarning,
+  offerChoices,
   showBalance,
   showCommutes,
   showCounted,
@@ -45,11 +59,13 @@ import { UNITS, bracketed, classBreaks, differenceBreaks, fromSlider, isUneven, 
 import { SearchField } from "./search.js";
 import { partKey, partOfKey, selectionCode, selectionName, selectionOf } from "./selection.js";
 import { Tools } from "./tools.js";
+import { Years } from "./years.js";
 
 const MOST_LINES = 1000; // more are drawn as fewer
 const FIRST_LINES = { all: 80, chosen: 40 }; // drawn before the reader moves the slider
 
-let data = await readData();
+let data = await readData(); // of the year that is shown
+const years = new Years(data);
 const backdrop = await readBackdrop();
 
 /** Detailed, but not too much to take in: the level, not of noise, that is nearest to a hundred areas of the region. */
@@ -59,7 +75,17 @@ function firstLevel() {
   return (sound.length ? sound : data.levels).reduce((best, level) => (off(level) < off(best) ? level : best));
 }
 
-const state = { side: "work", level: firstLevel(), column: EVERYBODY, density: null, unit: UNITS.km, selection: null, other: null }; // the other is set beside it
+const state = {
+  side: "work",
+  level: firstLevel(),
+  column: EVERYBODY,
+  density: null,
+  unit: UNITS.km,
+  selection: null,
+  other: null, // is set beside it
+  year: years.first,
+  since: null, // an earlier year, since which changes are shown
+};
 let shown = null; // what follows from the state
 let found = { of: null }; // commutes of the selection; another level of the map does not change them
 let sliderOf = null; // the flows that the slider was set for; from then on it is the reader's
@@ -69,6 +95,7 @@ let waitingToKeep = null; // the state, in the address
 const warned = new Set(); // ids of levels of noise that the reader has chosen to see
 let waiting = null; // the id of the level that a warning is about
 let themeChosen = false; // by the reader, not by the system
+let wantedYears = null; // those that were asked for last
 
 /** The levels that the page did not begin with, and draws, where they are large. */
 const finer = data.meta.later.length
@@ -79,26 +106,81 @@ const intervals = data.meta.draws?.later
   : null;
 
 /** Whether all levels are here, once that is known; where they could not be fetched, the reader may have `again` done. */
-const readWhole = async (again) => !finer || finer.get(again);
+const readWhole = async (again) => data !== years.own || !finer || finer.get(again);
 
-/** Take data with more levels, and show the same with them. */
+/** Take data with more levels of the release that the page opens with. */
 function take(more) {
-  if (data.packedDraws) setDraws(more, data.packedDraws);
-  const again = (selection) =>
-    !selection ? null
-    : selection === data.region ? wholeRegion(more)
-    : selectionOf(more, selection.parts.map((part) => partOfKey(more, partKey(part))));
+  const before = years.own;
+  if (before.packedDraws) setDraws(more, before.packedDraws);
+  years.own = more;
+  if (data !== before) return; // another year is shown
+  use(more);
+  if (shown) render();
+}
+
+/** Show the same with other data: with more levels, or of another year. What these lack is left out, and said. */
+function use(next) {
+  let missing = 0;
+  const again = (selection) => {
+    if (!selection || selection === data.region) return selection && wholeRegion(next);
+    const parts = selection.parts.map((part) => samePart(data, next, part)).filter(Boolean);
+    missing += selection.parts.length - parts.length;
+    return selectionOf(next, parts);
+  };
   Object.assign(state, { selection: again(state.selection), other: again(state.other) });
-  state.level = more.levels.find(({ id }) => id === state.level.id);
-  data = more;
+  if (!state.selection && state.side === "both") setSide("work");
+  const level = next.levels.find(({ id }) => id === state.level.id) ?? next.finest;
+  state.level = level.noise && !warned.has(level.id) ? (next.levels.findLast(({ noise }) => !noise) ?? level) : level;
+  if (!countAlike(data, next, state.column)) state.column = EVERYBODY;
+  data = next;
+  offerChoices(data, years.own);
+  byId("level").value = state.level.id;
+  byId("count").value = state.column;
   [field, tools, view].forEach((each) => each?.setData(data));
   [found, balance] = [{ of: null }, { of: null }];
-  if (shown) render();
+  if (missing) tools.say(say("not_in_map", { n: missing }), true);
+}
+
+/** Whether years were read, once that is known; null stands for none. Where they were not, the page says why. */
+async function readYears(...asked) {
+  const wanted = (wantedYears = asked);
+  const lacking = asked.filter((year) => year !== null && !years.data(year));
+  const words = byId("year-status");
+  if (lacking.length) words.textContent = say("fetching", { title: lacking.join(", ") });
+  try {
+    await Promise.all(lacking.map((year) => years.read(year)));
+  } catch (error) {
+    if (!(error instanceof FileError || error instanceof FetchError)) throw error;
+    if (wanted === wantedYears) words.textContent = `${lacking.join(", ")}: ${error.message}`;
+    years.show(seen(), data); // the slider is where it was
+    return false;
+  }
+  if (wanted === wantedYears) words.textContent = "";
+  return wanted === wantedYears;
+}
+
+/** Take a year, and a year since which changes are shown or null; both have been read. */
+function setYears(year, since) {
+  Object.assign(state, { year, since });
+  if (since !== null) otherMap = null;
+  if (years.data(year) !== data) use(years.data(year));
+}
+
+async function chooseYears(year, since) {
+  if (!(await readYears(year, since))) return;
+  setYears(year, since);
+  render();
+}
+
+/** The state, with the years of a change where one is shown, in words. */
+function seen() {
+  const { year, since } = state;
+  return { ...state, change: since !== null && since < year ? { year: String(year), since: String(since) } : null };
 }
 
 /** Show intervals too. */
 function takeDraws(packed) {
-  setDraws(data, packed);
+  setDraws(years.own, packed);
   if (document.activeElement === byId("open-intervals")) byId("chosen").focus();
   byId("open-intervals").hidden = true;
   [found, balance] = [{ of: null }, { of: null }];
@@ -150,24 +232,35 @@ function remember() {
 
 function keep() {
   clearTimeout(waitingToKeep);
-  const address = addressOf(state, view?.camera);
+  const address = addressOf(linked(), view?.camera);
   const [kept, now] = [withoutView(location.hash), withoutView(address)];
   if (kept !== now && kept !== "") history.pushState({ steps: (history.state?.steps ?? 0) + 1 }, "", address);
   else history.replaceState(history.state, "", address);
   byId("undo").disabled = !history.state?.steps;
 }
 
+/** The state as links have it: a year where it is not the one that the page opens with. */
+const linked = () => ({ ...state, year: data === years.own ? null : state.year });
+
 /** An address without the part of the map that is seen, which is no step. */
 const withoutView = (address) => address.replace(/&view=[^&]*/, "").replace(/^#(?!level=).*$/, "");
 
 /** Show what an address says, and return whether it says anything of a map. */
 async function follow(address) {
-  if (needsMore(data, address)) {
-    if (!(await readWhole(() => follow(address)))) return false;
+  const asked = yearsIn(address);
+  const [year, since] = [years.has(asked.year) ? asked.year : years.first, years.has(asked.since) ? asked.since : null];
+  const isHere = (each) => each === null || years.data(each) !== null;
+  if (!isHere(year) || !isHere(since)) {
+    if (!(await readYears(year, since))) return false;
     if (location.hash !== address) return false; // the reader has gone on
   }
-  const said = readAddress(data, address);
+  if (year === years.first && needsMore(years.own, address)) {
+    if (!(await finer.get(() => follow(address)))) return false;
+    if (location.hash !== address) return false;
+  }
+  const said = readAddress(years.data(year), address);
   if (!said) return false;
+  setYears(year, since);
   const { level, missing, view: camera, ...rest } = said;
   const other = level.noise && !warned.has(level.id);
   Object.assign(state, rest, other ? {} : { level });
@@ -178,9 +271,11 @@ async function follow(address) {
   tools.stop();
   render();
   if (missing) tools.say(say("not_in_map", { n: missing }), true);
+  const strange = [asked.year, asked.since].filter((each) => each !== null && !years.has(each));
+  if (strange.length) tools.say(say("year_unknown", { years: strange.join(", ") }), true);
   if (camera) view?.setCamera(camera);
   clearTimeout(waitingToKeep); // it is no step
-  history.replaceState(history.state, "", addressOf(state, view?.camera));
+  history.replaceState(history.state, "", addressOf(linked(), view?.camera));
   byId("undo").disabled = !history.state?.steps;
   if (other) openLevel(level);
   return true;
@@ -225,6 +320,11 @@ const tell = {
     const jobs = (place) => sum(shown.totals[place](level, column));
     shown.residents ??= partnerDraws(data, "home", null, level, column).values ?? [];
     const ends = together ? null : data.draws?.ends(shown.residents[unit]);
+    const { compared, change } = shown;
+    if (compared?.values && change) {
+      const interval = together ? null : compared.intervals.of?.(unit)[2];
+      box.append(text("div", say("changed_here", { ...change, change: signed(sum(compared.values)) + bracketed(interval) })));
+    }
     box.append(text("div", say("workers_here", { n: jobs("home"), interval: bracketed(ends) })), text("div", say("jobs_here", { n: jobs("work") })));
     return counted(box);
   },
@@ -276,7 +376,9 @@ function render() {
   const between = side === "both" ? partnersOf(data, selection, level, column) : null;
   const values = mapped(data, side, selection, level, column);
   const partners = partnerDraws(data, side, selection, level, column);
-  const compared = otherMap && differencesOf(data, otherMap, state, values, partners.values);
+  const { change } = seen();
+  const other = change ? years.data(state.since) : otherMap;
+  const compared = other && differencesOf(data, other, state, values);
   const differences = Boolean(compared?.values);
   const dense = isDense() && !differences;
   byId("density").checked = dense;
@@ -284,9 +386,13 @@ function render() {
   // Areas without a shape are on no map.
   const density = (value, at) => (level.area[at] > 0 ? value / level.area[at] : 0);
   const coloured = differences ? compared.values : dense ? values.map(density) : values;
-  // Classes are made for the areas; an external zone, often larger than any, has one of theirs.
-  const inside = coloured.filter((_, at) => !level.externalZones.has(at));
-  const breaks = differences ? differenceBreaks(inside) : classBreaks(inside, dense ? 0.001 : 1);
+  // Classes are made for the areas; an external zone, often larger than any, has one of theirs. They are the same in every year.
+  const first = change || !differences ? inFirstYear(change && other) : null;
+  const inside = (list) => list.filter((_, at) => !level.externalZones.has(at));
+  const breaks =
+    differences ? differenceBreaks(classedDifferences(first?.compared ?? compared, level))
+    : dense ? classBreaks(inside(first?.values.map(density) ?? coloured), 0.001)
+    : classBreaks(inside(first?.values ?? coloured));
   const drawable = flowsOf(data, side, selection, level, column);
   const { flows } = drawable;
   const known = {};
@@ -294,7 +400,9 @@ function render() {
   const { values: own, ...ways } = partners;
   const endsBy = ([name, lists]) => [name, (at) => data.draws.ends(lists[at])];
   const ends = Object.fromEntries(Object.entries(between || !own ? ways : { values: own }).map(endsBy));
-  shown = { values, intervals: ends, partners, between, compared, differences, coloured, dense, breaks, drawable, totals: { home: total("home"), work: total("work") } };
+  const { within } = (differences && compared.intervals) || {};
+  const totals = { home: total("home"), work: total("work") };
+  shown = { values, intervals: ends, partners, between, other, change, compared, differences, within, coloured, dense, breaks, drawable, totals };
 
   const of = [side, column, unit.id, selection?.key].join(" ");
   if (found.of !== of) {
@@ -319,9 +427,10 @@ function render() {
   showProfile(data, state, balance.sums, balance.shares);
   showComparison(data, state);
   byId("keep").hidden = !selection;
-  showOther(data, otherMap, compared, values, state, (at, event) => pick(level, at, event));
+  showOther(data, other, compared, values, seen(), (at, event) => pick(level, at, event));
   showCommutes(found, unit, data);
-  showLegend(state, shown, data.meta.drawn_around_centroids);
+  showColours();
+  years.show(seen(), data);
   showNoise(level);
   byId("density").closest("label").hidden = byId("density-rule").hidden = !canBeDense();
   const ofFlows = [side, column, level.id, selection?.key].join(" ");
@@ -331,7 +440,7 @@ function render() {
     const first = flows.jobs[Math.min(many, flows.length) - 1] ?? 1;
     byId("threshold").value = Math.ceil(toSlider(first, flows.jobs[0] ?? 1));
   }
-  view?.showAreas(level, coloured, breaks, dense, differences);
+  view?.showAreas(level, shown);
   view?.showSelection(selection);
   view?.setUnit(unit.id);
   renderFlows();
@@ -384,13 +493,31 @@ function setTheme(theme) {
   byId("theme").setAttribute("aria-pressed", theme === "dark");
   if (!shown) return;
   view?.paint();
-  showLegend(state, shown, data.meta.drawn_around_centroids);
+  showColours();
+}
+
+const showColours = () => showLegend(seen(), shown, data.meta.drawn_around_centroids, years.several);
+
+/**
+ * What the release that the page opens with has of what is shown: {values, compared: with a release of an earlier year}. Null where
+ * this is it, or where it lacks what is chosen.
+ */
+function inFirstYear(since) {
+  const { own, first } = years;
+  if (data === own || (since && since.meta.release.year >= first)) return null;
+  const same = sameState(data, own, state);
+  if (same.problem) return null;
+  const values = mapped(own, same.side, same.selection, same.level, same.column);
+  if (!since) return { values };
+  const compared = differencesOf(own, since, same, values);
+  return compared.values ? { values, compared } : null;
 }
 
 /** Show another map beside this one, once it has been read. */
 async function layBeside(name, read) {
   try {
     otherMap = await read();
+    state.since = null;
     tools.say("");
     render();
   } catch (error) {
@@ -452,7 +579,7 @@ function listen() {
     const [file] = event.target.files;
     event.target.value = "";
     if (!file) return;
-    await layBeside(file.name, async () => readOtherMap(await file.text()));
+    await layBeside(file.name, async () => readOtherMap(parsed(await file.text())));
   });
   const published = byId("published");
   byId("several").addEventListener("toggle", async () => {
@@ -466,24 +593,26 @@ function listen() {
     published.value = "";
     if (!value) return;
     tools.say(say("fetching", { title }));
-    await layBeside(title, () => fetchOtherMap(value));
+    await layBeside(title, async () => readOtherMap(await fetchMap(value)));
   });
   byId("end-other").addEventListener("click", () => {
-    otherMap = null;
+    otherMap = state.since = null;
     render();
     byId("chosen").focus();
   });
-  const fileName = () => ["map", state.side, state.level.id].join("-");
+  byId("year").addEventListener("input", () => chooseYears(years.list[byId("year").valueAsNumber], state.since));
+  byId("since").addEventListener("change", (event) => chooseYears(state.year, event.target.value ? Number(event.target.value) : null));
+  const fileName = () => ["map", ...(years.several ? [state.year] : []), state.side, state.level.id].join("-");
   const downloads = {
-    "save-csv": () => save(`${fileName()}.csv`, csvOf(areaRows(state, shown), sourceOf(data, state, otherMap)), "text/csv"),
+    "save-csv": () => save(`${fileName()}.csv`, csvOf(areaRows(state, shown), sourceOf(data, state, shown.other)), "text/csv"),
     "save-flows": () => {
       const flows = [...shown.drawn];
       const table = csvOf(flowRows(state, flows, endsOfFlows(data, state, shown, flows)), sourceOf(data, state), FLOW_COLUMNS);
       save(`flows-${fileName()}.csv`, table, "text/csv");
     },
     "save-geojson": () =>
-      save(`${fileName()}.geojson`, geojsonOf(state, shown, sourceOf(data, state, otherMap)), "application/geo+json"),
-    "save-png": async () => save(`${fileName()}.png`, await pictureOf(view.map, sourceOf(data, state, otherMap), data.meta.attribution), "image/png"),
+      save(`${fileName()}.geojson`, geojsonOf(state, shown, sourceOf(data, state, shown.other)), "application/geo+json"),
+    "save-png": async () => save(`${fileName()}.png`, await pictureOf(view.map, sourceOf(data, state, shown.other), data.meta.attribution), "image/png"),
   };
   Object.entries(downloads).forEach(([id, work]) => byId(id).addEventListener("click", work));
   byId("save-png").hidden = !view;
@@ -563,7 +692,8 @@ setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 await view?.ready;
 listen();
 const link = location.hash;
-const more = needsMore(data, link); // comes after the first picture
+const ofYears = Object.values(yearsIn(link)).some((year) => year !== null);
+const more = ofYears || needsMore(data, link); // comes after the first picture
 if (more || !(await follow(link))) {
   render();
   if (state.level.noise) openLevel(state.level); // every level is
@@ -573,9 +703,17 @@ if (view) byId("still").remove(); // before the areas are drawn: above the map i
 await view?.whenDrawn();
 // For whoever waits for the page: milliseconds from its opening until it is drawn, and answers.
 document.documentElement.dataset.ready = String(Math.round(performance.now()));
+const { list } = byId("published").dataset;
+const { several } = years;
+if (ofYears) await years.find(list);
 if (more) await follow(link);
 if (intervals && !isBeside(byId("draws"))) openIntervals();
 else if (intervals) {
   byId("open-intervals").textContent = say("show_intervals_of", { megabytes: inMegabytes(sizeOf(byId("draws"))) });
   byId("open-intervals").hidden = false;
+}
+if (!ofYears) await years.find(list);
+if (years.several !== several) {
+  years.show(seen(), data);
+  showColours();
 }

@@ -104,6 +104,7 @@ export class MapView {
     this.data = data;
     this.backdrop = backdrop;
     this.drawn = null; // the level whose areas are in the map
+    this.placed = {}; // and its shapes, by source
     this.noise = false; // whether the flows in it are
     this.tool = null; // what a click does instead of choosing an area
     this.map = new maplibregl.Map({
@@ -304,45 +305,52 @@ export class MapView {
   }
 
   /**
-   * Draw areas of a level, coloured by `values` in classes between `breaks`; densities are none of external zones.
+   * Draw areas of a level, `coloured` by numbers in classes between `breaks`; densities are none of external zones.
    *
-   * Of differences, which may be negative, say so.
+   * Of `differences`, which may be negative, say so, and which are `within` noise: (units that are one on the map, value) -> boolean.
    */
-  showAreas(level, values, breaks, dense, differences) {
-    const { map } = this;
+  showAreas(level, { coloured, breaks, dense, differences, within }) {
     if (this.drawn !== level) {
-      map.getSource("areas").setData(level.shapes ?? NOTHING);
+      this.#place("areas", level.shapes);
       this.circles.setLevel(level.shapes ? null : level);
       // Borders of the next coarser level that has shapes help to find one's way.
-      const coarser = this.data.levels.slice(0, this.data.levels.indexOf(level)).findLast((l) => l.shapes);
-      map.getSource("borders").setData(coarser?.shapes ?? NOTHING);
+      this.#place("borders", this.data.levels.slice(0, this.data.levels.indexOf(level)).findLast((l) => l.shapes)?.shapes);
       this.drawn = level;
     }
-    this.areas = { values, breaks, dense, differences };
+    this.areas = { values: coloured, breaks, dense, differences, within };
     this.paint();
+  }
+
+  /** Put shapes into a source, unless they are there: years have the same, and tiles of them take a while. */
+  #place(source, shapes = null) {
+    if (this.placed[source] === shapes) return;
+    this.map.getSource(source).setData(shapes ?? NOTHING);
+    this.placed[source] = shapes;
   }
 
   /** Colours are states of the areas and not of their layer, which would need a while to change them. */
   #paintAreas() {
     const { drawn } = this;
-    const { values, breaks, dense, differences } = this.areas;
+    const { values, breaks, dense, differences, within } = this.areas;
     const largest = Math.max(1, largestInside(drawn, values.map(Math.abs)));
     const [ramp, land] = [rampColours(breaks.length + 1), colour("land")];
     const known = new Map(); // reading a colour from the style sheet takes a while
     const inClass = (value) => ramp[classOf(value, breaks)] ?? land;
-    const differing = (value) => {
-      const key = Math.sign(value) * (1 + classOf(Math.abs(value), breaks));
-      if (!known.has(key)) known.set(key, differenceColour(value, breaks));
+    const differing = (value, units) => {
+      const noise = within?.(units, value) ?? false;
+      const key = noise ? "noise" : Math.sign(value) * (1 + classOf(Math.abs(value), breaks));
+      if (!known.has(key)) known.set(key, differenceColour(value, breaks, noise));
       return known.get(key);
     };
     const fillOf = differences ? differing : inClass;
-    this.circles.paint((unit) => fillOf(values[unit]), (unit) => Math.sqrt(Math.abs(values[unit]) / largest), colour("border-strong"));
+    this.circles.paint((unit) => fillOf(values[unit], [unit]), (unit) => Math.sqrt(Math.abs(values[unit]) / largest), colour("border-strong"));
     for (const { id } of drawn.shapes?.features ?? []) {
-      this.map.setFeatureState({ source: "areas", id }, { colour: fillOf(values[id]) });
+      this.map.setFeatureState({ source: "areas", id }, { colour: fillOf(values[id], [id]) });
     }
     for (const unit of drawn.externalZones.keys()) {
-      const all = standingFor(drawn, unit).reduce((sum, each) => sum + values[each], 0);
-      this.map.setFeatureState({ source: "zones", id: unit }, { colour: dense ? "transparent" : fillOf(all) });
+      const units = standingFor(drawn, unit);
+      const all = units.reduce((sum, each) => sum + values[each], 0);
+      this.map.setFeatureState({ source: "zones", id: unit }, { colour: dense ? "transparent" : fillOf(all, units) });
     }
   }
 

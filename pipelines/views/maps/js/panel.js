@@ -1,7 +1,7 @@
 // The panel beside the map: what is chosen, in numbers. Its tables say what the map shows to whoever cannot see it.
 
 import { bar, drawDistances, drawRose, fillRoseTable } from "./charts.js";
-import { EVERYBODY } from "./data.js";
+import { EVERYBODY, countAlike } from "./data.js";
 import { byId, tableRow, text } from "./dom.js";
 import { commuteTable } from "./draws.js";
 import { balanceOf } from "./flows.js";
@@ -43,12 +43,18 @@ export function fillChoices(data) {
   }
   // A choice of one is none.
   byId("count").closest("label").hidden = byId("count").options.length === 1;
-  if (data.meta.left_out.length) {
-    byId("left-out").textContent = say("left_out", {
-      levels: data.meta.left_out.join(", "),
-      many: (data.meta.later.at(-1) ?? data.finest).many,
-    });
-  }
+  offerChoices(data, data);
+}
+
+/** Offer the levels and counts that the data of a year have, of those that the page has; and say which it lacks for want of room. */
+export function offerChoices(data, own) {
+  const later = data === own ? own.meta.later : [];
+  const levels = [...data.levels, ...later].map(({ id }) => id);
+  for (const option of byId("level").options) option.disabled = !levels.includes(option.value);
+  for (const option of byId("count").options) option.disabled = !countAlike(own, data, option.value);
+  byId("left-out").textContent = data.meta.left_out.length
+    ? say("left_out", { levels: data.meta.left_out.join(", "), many: (later.at(-1) ?? data.finest).many })
+    : "";
 }
 
 /** What a reader has to know of a level whose flows are noise. */
@@ -383,17 +389,24 @@ export function showFlowLegend({ side, selection }, drawn, largest) {
   byId("legend-flows").hidden = !jobs.length;
 }
 
-export function showLegend(state, { coloured, dense, breaks, differences }, drawnAround) {
-  const { selection, level } = state;
+/** The classes of the map's colours, of `several` years the same of each. */
+export function showLegend(state, { coloured, dense, breaks, differences, within }, drawnAround, several) {
+  const { selection, level, change, year } = state;
   const title = { counted: countedThing(state), level: level.one };
+  const kind = dense ? say("by_level_dense", title) : say("by_level", title);
   byId("legend-title").textContent =
-    differences ? say("by_level_difference", title) : dense ? say("by_level_dense", title) : say("by_level", title);
-  const words = (dense ? densityWords : classWords)(breaks, coloured.reduce((most, value) => Math.max(most, value), 0));
+    differences && change ? say("by_level_change", { ...title, ...change })
+    : differences ? say("by_level_difference", title)
+    : several ? `${kind}, ${year}`
+    : kind;
+  const largest = several ? Infinity : coloured.reduce((most, value) => Math.max(most, value), 0);
+  const words = (dense ? densityWords : classWords)(breaks, largest);
   const entry = (fill, label) => legendEntry(label, { background: fill });
   const colours = rampColours(words.length);
   const entries = differences
-    ? differenceWords(breaks, coloured).map(([value, label]) => entry(differenceColour(value, breaks), label))
+    ? differenceWords(breaks, coloured, Boolean(change)).map(([value, label]) => entry(differenceColour(value, breaks), label))
     : words.map((label, i) => entry(colours[i], label));
+  if (within) entries.unshift(entry(colour("within"), say("within_noise")));
   byId("legend-classes").replaceChildren(...entries.reverse(), entry(colour("land"), differences ? say("no_difference") : say("none")));
   byId("legend-circles").hidden = Boolean(level.shapes);
   byId("legend-chosen").hidden = !selection;

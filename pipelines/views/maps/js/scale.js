@@ -54,21 +54,27 @@ export function classOf(value, breaks) {
   return found < 0 ? breaks.length : found;
 }
 
+/** Words of whole numbers from one to another; of years that have the same classes, the last has no end: Infinity. */
+function rangeWords(start, end) {
+  if (end === Infinity) return `${whole.format(start)}+`;
+  return end === start ? whole.format(start) : `${whole.format(start)}–${whole.format(end)}`;
+}
+
 /** Words of each class of numbers of jobs, lowest first; none where all values are 0. */
 export function classWords(breaks, largest) {
   const starts = largest > 0 ? [1, ...breaks] : [];
-  return starts.map((start, i) => {
-    const end = i < breaks.length ? breaks[i] - 1 : largest;
-    return end === start ? whole.format(start) : `${whole.format(start)}–${whole.format(end)}`;
-  });
+  return starts.map((start, i) => rangeWords(start, i < breaks.length ? breaks[i] - 1 : largest));
 }
 
 /** The same of densities, whose classes have their ends in common. The last end is rounded up: it holds the largest. */
 export function densityWords(breaks, largest) {
   const number = numberFormat({ maximumSignificantDigits: 2 });
   const unit = 10 ** (Math.floor(Math.log10(largest)) - 1);
-  const ends = largest > 0 ? [...breaks, Math.ceil(largest / unit) * unit] : [];
-  return ends.map((end, i) => (i ? `${number.format(ends[i - 1])}–${number.format(end)}` : say("up_to", { end: number.format(end) })));
+  const ends = largest > 0 ? [...breaks, largest === Infinity ? Infinity : Math.ceil(largest / unit) * unit] : [];
+  return ends.map((end, i) => {
+    if (end === Infinity) return `${number.format(ends[i - 1] ?? 0)}+`;
+    return i ? `${number.format(ends[i - 1])}–${number.format(end)}` : say("up_to", { end: number.format(end) });
+  });
 }
 
 /** The page's colours are in its style sheet, once, for both themes. */
@@ -92,22 +98,27 @@ export const differenceBreaks = (values) => {
   return [breaks[1], breaks[3]].filter((end, at, all) => end !== undefined && end !== all[at - 1]);
 };
 
-/** The colour of a difference. */
-export function differenceColour(value, breaks) {
+/** The colour of a difference, which may be within noise. */
+export function differenceColour(value, breaks, within = false) {
+  if (within) return colour("within");
   if (value === 0) return colour("land");
   return colour((value > 0 ? MORE : LESS)[Math.max(0, classOf(Math.abs(value), breaks))]);
 }
 
-/** [a value, words] of each class that has an area, from the most that is less to the most that is more. */
-export function differenceWords(breaks, values) {
+/**
+ * [a value, words] of each class that has an area, from the most that is less to the most that is more; of a change, of each class,
+ * as years have the same.
+ */
+export function differenceWords(breaks, values, change) {
+  const more = (range) => (change ? say("more", { range }) : say("more_here", { range }));
+  const fewer = (range) => (change ? say("fewer", { range }) : say("fewer_here", { range }));
   return [-1, 1].flatMap((sign) => {
     const own = values.filter((value) => value * sign > 0).map(Math.abs);
-    const largest = own.reduce((most, value) => Math.max(most, value), 0);
+    const largest = change ? Infinity : own.reduce((most, value) => Math.max(most, value), 0);
     const starts = [1, ...breaks].filter((start) => start <= largest);
     const words = starts.map((start, i) => {
-      const end = i < starts.length - 1 ? starts[i + 1] - 1 : largest;
-      const range = end === start ? whole.format(start) : `${whole.format(start)}–${whole.format(end)}`;
-      return [sign * start, sign > 0 ? say("more_here", { range }) : say("fewer_here", { range })];
+      const range = rangeWords(start, i < starts.length - 1 ? starts[i + 1] - 1 : largest);
+      return [sign * start, sign > 0 ? more(range) : fewer(range)];
     });
     return sign > 0 ? words : words.reverse();
   });

@@ -129,6 +129,30 @@ def map_file(bounded_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return without_draws(Path(shutil.copy(bounded_file, tmp_path_factory.mktemp("map"))))
 
 
+def of_year(release: Release, folder: Path, year: int, name: str | None = None) -> Release:
+    """Copy a release as one of another year; its data are the same."""
+    before = str(release.year)
+    public = Path(shutil.copytree(release.public, folder / str(year) / "public"))
+    for path in [*public.glob(f"*_{before}.*")]:
+        path.rename(path.with_name(path.name.replace(before, str(year))))
+
+    def say(release: dict[str, Any]) -> None:
+        release.update(year=year, **({} if name is None else {"name": name}))
+
+    edit_json(public / "certificate.json", lambda certificate: say(certificate["release"]))
+    edit_json(public / "plan" / "plan.json", lambda plan: say(plan["configuration"]["release"]))
+    sums = public / "SHA256SUMS"
+    sums.write_text(sums.read_text() + "\n")
+    return open_release(public)
+
+
+@pytest.fixture(scope="session")
+def years_file(mapped: Release, library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The map of the small release, and of the same one as of another year."""
+    folder = tmp_path_factory.mktemp("years")
+    return mapped.map(folder / "map.html", others=[of_year(mapped, folder, 2016)])
+
+
 def without_draws(file: Path) -> Path:
     """Make a map one without draws, as maps were of releases that had none."""
     text = file.read_text(encoding="utf-8")

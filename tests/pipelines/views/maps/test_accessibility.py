@@ -58,7 +58,13 @@ def check(reader: Reader, axe: str) -> None:
 
 
 def test_no_barrier_in_any_state(
-    browser: Any, axe: str, layered: Any, layered_file: Path, noisy_file: Path, map_file: Path
+    browser: Any,
+    axe: str,
+    layered: Any,
+    layered_file: Path,
+    noisy_file: Path,
+    map_file: Path,
+    years_file: Path,
 ) -> None:
     with Reader(browser, layered_file) as reader:
         page = reader.page
@@ -94,6 +100,22 @@ def test_no_barrier_in_any_state(
         check(reader, axe)
     with Reader(browser, layered_file, PHONE) as reader:
         check(reader, axe)
+    with Reader(browser, years_file, PHONE) as reader:
+        reader.pick_side("home")
+        reader.page.select_option("#since", "2016")
+        reader.page.wait_for_selector("#change-words:not([hidden])")
+        check(reader, axe)
+
+
+def test_what_has_the_focus_is_not_under_the_map(browser: Any, years_file: Path) -> None:
+    """On a phone, where the map stays while the page scrolls."""
+    with Reader(browser, years_file, PHONE) as reader:
+        page = reader.page
+        for name in ("year", "since"):
+            page.locator("#save-csv").focus()
+            page.locator(f"#{name}").focus()
+            box, above = (page.locator(each).bounding_box() for each in (f"#{name}", "main"))
+            assert box["y"] >= above["y"] + above["height"]
 
 
 def test_everything_by_keys(browser: Any, layered_file: Path) -> None:

@@ -19,6 +19,7 @@ from pipelines.views.maps import page as map_page
 from pipelines.views.pages import map_phrases
 from pipelines.views.release import Release
 
+from .conftest import of_year
 from .map_reader import Reader
 
 MAPS = Path(map_page.__file__).parent
@@ -79,7 +80,7 @@ def german(noisy: Release, library: Path, tmp_path_factory: pytest.TempPathFacto
     """The map of a German release with noise, external zones and intervals."""
     folder = tmp_path_factory.mktemp("german")
     release = open_release(german_copy(noisy.public, folder))
-    return release.map(folder / "map.html")
+    return release.map(folder / "map.html", others=[of_year(release, folder, 2016)])
 
 
 def used(reader: Reader) -> Iterator[None]:
@@ -111,6 +112,14 @@ def used(reader: Reader) -> Iterator[None]:
     yield
     page.set_input_files("#other-file", reader.file)
     page.wait_for_function("() => !document.getElementById('other').hidden")
+    yield
+    for side in ("work", "home"):
+        reader.pick_side(side)
+        page.select_option("#since", "2016")
+        page.wait_for_selector("#change-words:not([hidden])")
+        yield
+    page.press("#year", "Home")
+    page.wait_for_selector("#year-notes:not(:empty)")
     yield
 
 
