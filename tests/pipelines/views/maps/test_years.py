@@ -269,7 +269,7 @@ def test_a_name_of_another_year_is_no_markup(
     target.write_text(build_map(mapped, others=[other]), encoding="utf-8")
     with Reader(browser, target) as reader:
         go_to(reader, 2016)
-        assert reader.text("title") == name
+        assert reader.text("title") == f"{name}, 2016"
         assert reader.page.locator("#panel img, #panel script").count() == 0
         assert name in reader.page.title()
         assert reader.complaints == []
