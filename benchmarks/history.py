@@ -208,15 +208,15 @@ def flows_of(plan: ReleasePlan, home: NDArray[np.int32], work: NDArray[np.int32]
     return counts
 
 
-def configuration(panel: Path, case: Case, year: int) -> ReleaseConfig:
-    """Return the configuration of a year, with the history of those before."""
+def configuration(panel: Path, case: Case, year: int, *, history: bool = True) -> ReleaseConfig:
+    """Return the configuration of a year, with the history of those before or without."""
     text = panel.read_text(encoding="utf-8").partition("[ledger]")[0].replace("2010", str(year))
     for key, value in {"epsilon": case.epsilon, "delta": "1e-6"}.items():
         old = next(line for line in text.splitlines() if line.startswith(f"{key} ="))
         text = text.replace(old, f'{key} = "{value}"')
     text = text.replace("[release]\n", f'[release]\nmechanism = "{case.mechanism}"\ncsv = false\n')
-    history = HISTORY.format(release=f"release-{year - 1}")
-    return pipelines.parse_config(text + PLAN + history, panel.parent, panel.name)
+    text += PLAN + (HISTORY.format(release=f"release-{year - 1}") if history else "")
+    return pipelines.parse_config(text, panel.parent, panel.name)
 
 
 def losses(found: Year, *, residents: bool = False) -> list[str]:

@@ -93,12 +93,12 @@ def compare(
     first, second = (each if isinstance(each, Release) else open_release(each) for each in (a, b))
     for release in (first, second):
         check_target(to, release.public, new=True)
-    sides = _sides(first, second, relationship)
+    sides = sides_of(first, second, relationship)
     language = first.language if first.language == second.language else ENGLISH
     areas, remarks = _choose(sides, home, work, by, language)
     to.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory() as scratch, whole_folder(to, mode=None) as folder:
-        sides = _apart(sides, Path(scratch), progress)
+        sides = apart(sides, Path(scratch), progress)
         remarks += [phrases(language).redrawn(side.letter) for side in sides if side.redrawn is not None]
         tables, without = _tables(sides, areas, by, progress)
         say = phrases(language)
@@ -113,7 +113,9 @@ def compare(
     return {words: to / name for words, name in files.items()}
 
 
-def _sides(a: Release, b: Release, relationship: PathLike | Relationship | None) -> tuple[Side, Side]:
+def sides_of(
+    a: Release, b: Release, relationship: PathLike | Relationship | None = None
+) -> tuple[Side, Side]:
     """Return both sides, which can be compared, by the areas that a relationship file groups."""
     areas = ComparedAreas(a.geography, b.geography)
     sides = Side("A", a, areas), Side("B", b, areas)
@@ -126,7 +128,7 @@ def _sides(a: Release, b: Release, relationship: PathLike | Relationship | None)
     return Side("A", a, areas), Side("B", b, areas)
 
 
-def _apart(sides: tuple[Side, Side], scratch: Path, progress: Progress | None) -> tuple[Side, Side]:
+def apart(sides: tuple[Side, Side], scratch: Path, progress: Progress | None = None) -> tuple[Side, Side]:
     """Return the sides with independent noise: the later release without the history that it may share."""
     a, b = sides
     later = b if b.release.plan.config.release.year >= a.release.plan.config.release.year else a

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,9 +13,12 @@ from numpy.typing import NDArray
 
 from pipelines.release.intervals import N_DRAWS, interval_ends
 from pipelines.storage.progress import Progress
-from pipelines.views.changes.sides import Cells, Int64, Shape, Side
+from pipelines.views.changes.sides import Int64, Shape, Side
 from pipelines.views.intervals.workplaces import SIDE
+from synth.arrays import find_keys
+from synth.posterior.differences import differences
 from synth.posterior.intervals import LEVEL
+from synth.posterior.recalibration import BlockSums
 
 _CELLS = 250_000  # whose draws are in memory at a time, about
 
@@ -98,51 +102,88 @@ def compare_jobs(a: Side, b: Side, level: str, by: tuple[str, ...]) -> ChangeTab
 def compare_homes(
     a: Side, b: Side, home: str, work: str | None, by: tuple[str, ...], progress: Progress | None = None
 ) -> ChangeTable:
-    """Compare residents, or flows, draw by draw: those of A and B are independent."""
+    """Compare residents, or flows, draw by draw."""
+    shape = shape_of(a, home, work, by)
+    parts = []
+    for drawn in drawn_changes(a, b, shape, progress):
+        low, high = interval_ends(drawn.differences)
+        numbers = {
+            "key": drawn.key,
+            "A": drawn.a,
+            "B": drawn.b,
+            "difference": drawn.mean,
+            "low": low,
+            "high": high,
+        }
+        parts.append(pd.DataFrame(numbers))
+    rows = pd.concat(parts, ignore_index=True)
+    if work is not None:
+        empty = (rows[["A", "B", "low", "high"]] == 0).all(axis=1)
+        rows = rows[~empty].reset_index(drop=True)
+    work_unit, category, home_unit = shape.parts(rows.pop("key").to_numpy())
+    columns = {} if work is None else {"work": a.areas.codes(work)[work_unit]}
+    columns |= {"home": a.areas.codes(home)[home_unit], **_labels(a, by, category)}
+    return ChangeTable(home, work, by, _with_verdict(pd.concat([pd.DataFrame(columns), rows], axis=1)))
+
+
+def shape_of(a: Side, home: str, work: str | None, by: tuple[str, ...] = ()) -> Shape:
+    """Return how the cells of a table are numbered."""
     combinations = len(a.release.categories[by[0]]) if by else 1
     works = 1 if work is None else a.areas.codes(work).size
-    shape = Shape(home, work, by, (works, combinations, a.areas.codes(home).size))
+    return Shape(home, work, by, (works, combinations, a.areas.codes(home).size))
+
+
+class DrawnChanges(NamedTuple):
+    """Cells of a table: their keys, released counts of A and of B, and draws of what changed."""
+
+    key: Int64
+    a: Int64
+    b: Int64
+    mean: Int64  # of what changed, to a whole job
+    differences: Int64  # (draws, cells)
+
+
+def drawn_changes(a: Side, b: Side, shape: Shape, progress: Progress | None = None) -> Iterator[DrawnChanges]:
+    """Yield the cells of some work areas after others: of flows those that occur anywhere, else all."""
     released = [side.released(shape) for side in (a, b)]
-    parts = []
+    known = [side.unbiased(shape) for side in (a, b)]
     chunks = list(_chunks(a, b, shape))
     for i, areas in enumerate(chunks):
         cells = [side.cells(shape, areas) for side in (a, b)]
-        parts.append(_differences(shape, areas, released, cells))
+        some = []
+        for key, jobs in released:
+            inside = np.isin(shape.parts(key)[0], areas)
+            some.append((key[inside], jobs[inside]))
+        keys = np.arange(np.prod(shape.widths), dtype=np.int64)
+        if shape.work is not None:
+            keys = np.unique(np.concatenate([*(key for key, _ in some), *(each.key for each in cells)]))
+        one, other = (_placed(each.key, each.counts, keys) for each in cells)
+        of_a, of_b = (_placed(key, jobs, keys) for key, jobs in some)
+        yield DrawnChanges(
+            keys,
+            of_a,
+            of_b,
+            np.rint((other - one).mean(axis=0)).astype(np.int64),
+            differences(one, other, (_noise(known[0], keys), _noise(known[1], keys))),
+        )
         if progress is not None:
             progress(i + 1, len(chunks))
-    numbers = pd.concat(parts, ignore_index=True)
-    if work is not None:
-        empty = (numbers[["A", "B", "low", "high"]] == 0).all(axis=1)
-        numbers = numbers[~empty].reset_index(drop=True)
-    work_unit, category, home_unit = shape.parts(numbers.pop("key").to_numpy())
-    columns = {} if work is None else {"work": a.areas.codes(work)[work_unit]}
-    columns |= {"home": a.areas.codes(home)[home_unit], **_labels(a, by, category)}
-    rows = _with_verdict(pd.concat([pd.DataFrame(columns), numbers], axis=1))
-    return ChangeTable(home, work, by, rows)
 
 
-def _differences(
-    shape: Shape, areas: Int64, released: list[tuple[Int64, Int64]], cells: list[Cells]
-) -> pd.DataFrame:
-    """Return the numbers of the cells of some work areas: of flows those that occur anywhere, else all."""
-    some = []
-    for key, jobs in released:
-        inside = np.isin(shape.parts(key)[0], areas)
-        some.append((key[inside], jobs[inside]))
-    keys = np.arange(np.prod(shape.widths), dtype=np.int64)
-    if shape.work is not None:
-        keys = np.unique(np.concatenate([*(key for key, _ in some), *(each.key for each in cells)]))
-    differences = np.zeros((cells[0].counts.shape[0], keys.size), np.int64)
-    for sign, each in zip((-1, 1), cells, strict=True):
-        differences[:, np.searchsorted(keys, each.key)] += sign * each.counts
-    low, high = interval_ends(differences)
-    numbers: dict[str, NDArray[np.generic]] = {"key": keys}
-    for letter, (key, jobs) in zip("AB", some, strict=True):
-        of_side = np.zeros(keys.size, np.int64)
-        of_side[np.searchsorted(keys, key)] = jobs
-        numbers[letter] = of_side
-    numbers |= {"difference": np.rint(differences.mean(axis=0)).astype(np.int64), "low": low, "high": high}
-    return pd.DataFrame(numbers)
+def _placed(key: Int64, counts: Int64, keys: Int64) -> Int64:
+    """Return counts of cells among further ones, which have 0."""
+    placed = np.zeros((*counts.shape[:-1], keys.size), np.int64)
+    placed[..., np.searchsorted(keys, key)] = counts
+    return placed
+
+
+def _noise(known: BlockSums | None, keys: Int64) -> NDArray[np.float64]:
+    """Return the variance of the unbiased estimate of each cell, 0 where there is none."""
+    variance = np.zeros(keys.size)
+    if known is not None and known.number.size:
+        position, there = find_keys(known.number, keys)
+        variance[there] = known.variance[position[there]]
+    return variance
 
 
 def _chunks(a: Side, b: Side, shape: Shape) -> Iterator[Int64]:

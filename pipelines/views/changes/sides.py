@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 from geo_data.od_files import count_columns
 from pipelines.views.changes.areas import ComparedAreas
+from pipelines.views.intervals.evidence import measured_flows, work_level
 from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.intervals.workplaces import WorkplaceIntervals, released_jobs
 from pipelines.views.release import Release
+from synth.posterior.recalibration import Blocks, BlockSums, MeasuredFlows
 
 if TYPE_CHECKING:
     import geopandas as gpd
@@ -159,6 +161,20 @@ class Side:
         category = cells.categories[0] if shape.by else np.zeros(cells.home.size, np.int64)
         return Cells(shape.key(cells.work, category, cells.home), cells.counts)
 
+    def unbiased(self, shape: Shape) -> BlockSums | None:
+        """Return unbiased estimates of cells of a table, by key; None where none are known."""
+        plan, geography = self.release.plan, self.release.geography
+        sides = [(plan.level, shape.home), (work_level(plan), shape.work)]
+        if shape.by or not all(areas is None or geography.lie_within(unit, areas) for unit, areas in sides):
+            return None
+        home, work = (
+            np.zeros(geography.n_units(unit), np.int64)
+            if areas is None
+            else self._of_blocks(areas)[geography.starts(unit)]
+            for unit, areas in sides
+        )
+        return self._measured.sums([Blocks(home, work)])[0]
+
     def shapes(self, kind: str) -> gpd.GeoDataFrame:
         """Return the shape of each group of areas that has one, by its code; of points their mean."""
         shapes = self.release.shapes(kind).dropna(subset="geometry")
@@ -167,6 +183,10 @@ class Side:
         points = (shapes.geom_type == "MultiPoint").to_numpy()
         shapes.loc[points, "geometry"] = shapely.centroid(np.asarray(shapes.geometry.array)[points])
         return shapes
+
+    @cached_property
+    def _measured(self) -> MeasuredFlows:
+        return measured_flows(self.redrawn or self.release)
 
     @cached_property
     def _workplaces(self) -> WorkplaceIntervals:

@@ -77,8 +77,7 @@ class JobDraws:
             return geography.starts(areas).astype(np.int32)
 
         # Places: units of the model, parted where pools have different cells, or homes in different parts.
-        shared = plan.pools.shared.any()
-        level = min([plan.level, *([plan.pools.pooling.level] if shared else [])], key=levels.index)
+        self.work_level = level = work_level(plan)
         # Of slots of a pool that are alike the first, and how many these are: a nation has few such runs.
         _, times = slots.counted()
         first = np.union1d(np.cumsum(times) - times, plan.pools.offsets[:-1])
@@ -99,7 +98,8 @@ class JobDraws:
         self.attributes = {name: slots.attributes[name][head] for name in names}
         self.jobs = np.add.reduceat(times[order], start)
 
-        tables, evidence, member = self._measured(release, pool[row], head)
+        tables, evidence = _published(release)
+        member = [pool[row], *(groups.find(slots.take(head)) for groups in plan.secondary)]
         categories = {
             k: np.stack([slots.attributes[name][head][first] for name in choice.by]).astype(np.int64)
             for k, choice in enumerate(plan.choices.tables, 1)
@@ -107,7 +107,6 @@ class JobDraws:
             if len(choice.by) > 1
         }
         self.measured = _measured_flows(plan, level, tables[0], evidence[0])
-        self.work_level = level
         cuts = _common_cuts(tables[0])
         differ = attribute_concentrations(geography, plan.level, slots)
         variances: dict[int, NDArray[np.float64]] = {}
@@ -194,33 +193,42 @@ class JobDraws:
                 row[closed] = others[self._moves.words(int(closed.sum())) % np.uint64(others.size)]
         return homes
 
-    def _measured(
-        self, release: Release, pool: Int32, head: Int64
-    ) -> tuple[list[synth.Table], list[Evidence], list[Int32]]:
-        """Return the tables that were measured, what was published of them, and the rows' groups in them."""
-        plan, numeric = self.plan, self.plan.numeric
-        if not plan.measures:
-            first = synth.Table(numeric.pools.n, numeric.pools.domain, numeric.domains)
-            return [first], [_drawn(release, plan, first)], [pool]
-        missing = [name for name in measurement_files(plan)[0] if not (release.public / name).is_file()]
-        if missing:
-            rule = f"there is no {missing[0]}, the noisy counts that intervals are made from"
-            raise PublicReleaseError(f"{release.public}: {rule}. Fix: {WHOLE_COPY}")
-        layout = JobLayout(plan)
-        try:
-            stored = read_measurements(release.public, plan, layout)[0]
-            layout, added = layout.with_history(stored)
-            if layout.tables[0].variances is None:
-                noisy = [_read_counts(plan, *part) for part in zip(stored, layout.tables, strict=True)]
-            else:
-                noisy = [counts[:] for counts in added]
-        except FormError as error:
-            raise not_as_released(release.public, error) from error
-        tables: list[MeasuredTable] = list(layout.tables)
-        slots = plan.pools.slots.take(head)
-        member = [pool, *(groups.find(slots) for groups in plan.secondary)]
-        evidence = [Evidence.noise(table, counts) for table, counts in zip(tables, noisy, strict=True)]
-        return [*tables], evidence, member
+
+def measured_flows(release: Release) -> MeasuredFlows:
+    """Return what the first table that was measured, or the urns, say of flows between units."""
+    (table, *_), (evidence, *_) = _published(release)
+    return _measured_flows(release.plan, work_level(release.plan), table, evidence)
+
+
+def work_level(plan: ReleasePlan) -> str:
+    """Return the level of the units of work of which pools tell, that of the public model or coarser."""
+    levels = [*plan.geography.levels, plan.geography.block_level]
+    shared = [plan.pools.pooling.level] if plan.pools.shared.any() else []
+    return min([plan.level, *shared], key=levels.index)
+
+
+def _published(release: Release) -> tuple[list[synth.Table], list[Evidence]]:
+    """Return the tables that were measured, or that of the urns, and what was published of them."""
+    plan, numeric = release.plan, release.plan.numeric
+    if not plan.measures:
+        urns = synth.Table(numeric.pools.n, numeric.pools.domain, numeric.domains)
+        return [urns], [_drawn(release, plan, urns)]
+    missing = [name for name in measurement_files(plan)[0] if not (release.public / name).is_file()]
+    if missing:
+        rule = f"there is no {missing[0]}, the noisy counts that intervals are made from"
+        raise PublicReleaseError(f"{release.public}: {rule}. Fix: {WHOLE_COPY}")
+    layout = JobLayout(plan)
+    try:
+        stored = read_measurements(release.public, plan, layout)[0]
+        layout, added = layout.with_history(stored)
+        if layout.tables[0].variances is None:
+            noisy = [_read_counts(plan, *part) for part in zip(stored, layout.tables, strict=True)]
+        else:
+            noisy = [counts[:] for counts in added]
+    except FormError as error:
+        raise not_as_released(release.public, error) from error
+    evidence = [Evidence.noise(table, counts) for table, counts in zip(layout.tables, noisy, strict=True)]
+    return [*layout.tables], evidence
 
 
 def _read_counts(plan: ReleasePlan, stored: Cells, table: MeasuredTable) -> NDArray[np.integer]:
