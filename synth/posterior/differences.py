@@ -1,15 +1,14 @@
-"""Posterior draws of the difference of two counts, of which both draws borrow from models that err alike.
+"""Posterior draws of the difference of two counts, which do not take a change for an error of the model.
 
-Take a count whose posterior variance is s, and whose unbiased noisy count has the variance v. With w = s / v,
-the posterior mean follows the noisy count by w and the model by 1 - w. Errors of noise are independent. What
-the true count differs from the model is much the same in both counts where little changed, and so are the
-errors that follow from it. So errors are taken to be correlated by (1 - w)(1 - w'): fully where both means
-follow the model, not at all where one follows its noisy count. That is below what nothing but the same
-deviation from the model gives, sqrt((1 - w)(1 - w')), and leaves room for what changed; benchmarks/changes.md
-has what it holds.
+The posterior mean of a count follows its unbiased noisy count by w, the ratio of posterior variance and
+variance of the noise, and the public model by 1 - w. Where both models say the same, as they mostly do, the
+difference of the two means follows the difference d of the noisy counts by w alone: what changed is taken for
+deviations from the models, and smoothed away. But draws that were made apart spread as if each count had
+deviations of its own: by w V, where V is the variance of d. If nothing changed, the error of w d is w V w. So
+intervals would hold "no change" too often, and a large change too seldom.
 
-Draws of both counts are made apart, so their difference is too far apart by the factor that follows: its
-deviations from the mean are scaled.
+Draws are therefore moved: to a mean that follows d by √w, whose error has the variance w V that they have.
+They hold "no change" as often as they should, and smooth less of a change away (benchmarks/changes.md).
 """
 
 from __future__ import annotations
@@ -21,31 +20,28 @@ Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
 
-def differences(one: Int64, other: Int64, noise: tuple[Float64, Float64]) -> Int64:
+def differences(one: Int64, other: Int64, unbiased: Float64, variance: Float64) -> Int64:
     """Return draws of the true difference, the other count minus the first.
 
     Parameters
     ----------
     one, other : ndarray of int64, shape (n_draws, n)
         Posterior draws of the counts, which were made independently.
-    noise : (ndarray of float64, ndarray of float64), shape (n,) each
-        Variance of an unbiased estimate of each count; where it is 0, none is known, and draws are left.
+    unbiased, variance : ndarray of float64, shape (n,)
+        An unbiased estimate of each difference, and its variance: 0 where none is known. Then draws are left
+        as they are.
 
     Returns
     -------
     ndarray of int64, shape (n_draws, n)
     """
     apart = other - one
-    spread = [draws.var(axis=0, ddof=1) for draws in (one, other)]
-    by_model = np.ones(apart.shape[1])
-    for variance, known in zip(spread, noise, strict=True):
-        by_noise = np.divide(variance, known, out=np.ones(variance.size), where=known > 0)
-        by_model *= 1 - np.minimum(by_noise, 1)
-    total, shared = spread[0] + spread[1], 2 * by_model * np.sqrt(spread[0] * spread[1])
-    factor = np.sqrt(1 - np.divide(shared, total, out=np.zeros(total.size), where=total > 0))
-    mean = apart.mean(axis=0)
-    # Rounded up as often as down, and exchanging both counts changes the sign alone.
+    spread = one.var(axis=0, ddof=1) + other.var(axis=0, ddof=1)
+    known = variance > 0
+    root = np.sqrt(np.minimum(np.divide(spread, variance, out=np.zeros(spread.size), where=known), 1))
+    # By w already, so √w = w + (1 - w) √w / (1 + √w).
+    moved = np.where(known, root / (1 + root) * (unbiased - apart.mean(axis=0)), 0)
+    # Some draws by one more than others, and with the other sign if both counts are exchanged.
     n_draws = len(apart)
     rounding = (np.arange(n_draws)[:, np.newaxis] + 0.5) / n_draws - 0.5
-    scaled = np.rint(mean + factor * (apart - mean) + np.sign(mean) * rounding).astype(np.int64)
-    return np.where(by_model > 0, scaled, apart)
+    return apart + np.rint(moved + np.sign(moved) * rounding).astype(np.int64)

@@ -253,7 +253,7 @@ def _inside(kind: str, groups: Groups, tables: list[ChangeTable], say: Any) -> l
     inside = []
     for table in tables:
         if table.kind == kind:
-            rows = table.rows[table.rows[table.home or table.work].isin(several)]
+            rows = table.rows[table.rows["work" if table.home is None else "home"].isin(several)]
             inside.append(
                 (say.table(table.home, table.work, ()), [int(rows[letter].sum()) for letter in "AB"])
             )

@@ -107,15 +107,9 @@ def compare_homes(
     parts = []
     for drawn in drawn_changes(a, b, shape, progress):
         low, high = interval_ends(drawn.differences)
-        numbers = {
-            "key": drawn.key,
-            "A": drawn.a,
-            "B": drawn.b,
-            "difference": drawn.mean,
-            "low": low,
-            "high": high,
-        }
-        parts.append(pd.DataFrame(numbers))
+        mean = np.rint(drawn.differences.mean(axis=0)).astype(np.int64)
+        numbers = {"key": drawn.key, "A": drawn.a, "B": drawn.b, "difference": mean}
+        parts.append(pd.DataFrame({**numbers, "low": low, "high": high}))
     rows = pd.concat(parts, ignore_index=True)
     if work is not None:
         empty = (rows[["A", "B", "low", "high"]] == 0).all(axis=1)
@@ -139,7 +133,6 @@ class DrawnChanges(NamedTuple):
     key: Int64
     a: Int64
     b: Int64
-    mean: Int64  # of what changed, to a whole job
     differences: Int64  # (draws, cells)
 
 
@@ -159,13 +152,7 @@ def drawn_changes(a: Side, b: Side, shape: Shape, progress: Progress | None = No
             keys = np.unique(np.concatenate([*(key for key, _ in some), *(each.key for each in cells)]))
         one, other = (_placed(each.key, each.counts, keys) for each in cells)
         of_a, of_b = (_placed(key, jobs, keys) for key, jobs in some)
-        yield DrawnChanges(
-            keys,
-            of_a,
-            of_b,
-            np.rint((other - one).mean(axis=0)).astype(np.int64),
-            differences(one, other, (_noise(known[0], keys), _noise(known[1], keys))),
-        )
+        yield DrawnChanges(keys, of_a, of_b, differences(one, other, *_unbiased(known, keys)))
         if progress is not None:
             progress(i + 1, len(chunks))
 
@@ -177,13 +164,17 @@ def _placed(key: Int64, counts: Int64, keys: Int64) -> Int64:
     return placed
 
 
-def _noise(known: BlockSums | None, keys: Int64) -> NDArray[np.float64]:
-    """Return the variance of the unbiased estimate of each cell, 0 where there is none."""
-    variance = np.zeros(keys.size)
-    if known is not None and known.number.size:
-        position, there = find_keys(known.number, keys)
-        variance[there] = known.variance[position[there]]
-    return variance
+def _unbiased(known: list[BlockSums | None], keys: Int64) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return an unbiased estimate of the difference of each cell, and its variance: 0 where none is known."""
+    value, variance, there = np.zeros(keys.size), np.zeros(keys.size), np.ones(keys.size, np.bool_)
+    for sign, sums in zip((-1, 1), known, strict=True):
+        if sums is None or not sums.number.size:
+            return np.zeros(keys.size), np.zeros(keys.size)
+        position, has = find_keys(sums.number, keys)
+        value += sign * sums.value[position]
+        variance += sums.variance[position]
+        there &= has
+    return value, np.where(there, variance, 0)
 
 
 def _chunks(a: Side, b: Side, shape: Shape) -> Iterator[Int64]:
