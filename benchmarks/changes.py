@@ -5,7 +5,7 @@ Usage: python benchmarks/changes.py [--panels 3] [--page benchmarks/changes.md]
 A panel (`odsynth simulate --years 5`) is released every year at epsilon 0.86, once with the history of the
 years before and once without. Releases of two and of four years apart are compared, and two of the same jobs.
 Counted are intervals of 90 % that hold the true difference, ties decided at random: of all rows, of those
-where nothing changed, and of the others; by the mean of the two true counts.
+where nothing changed, and of the others; of flows between tracts by the mean of the two true counts, too.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ YEARS = range(2010, 2015)
 TABLES = {"flows between tracts": ("trct", "trct"), "residents of tracts": ("trct", None),
           "flows between block groups": ("bgrp", "bgrp")}  # fmt: skip
 SIZES = {"0": 0.0, "below 10": 9.75, "10 to 99": 99.75, "100 to 999": 999.75, "1,000 and more": np.inf}
+BY_SIZE = "flows between tracts"
 FEW = 50  # rows, below which nothing is said
 HEAD = ["releases", "table", "size", "rows", "held", "held, no change", "held, change", "width"]
 
@@ -123,16 +124,18 @@ def true_counts(made: Made, home: str, work: str | None) -> NDArray[np.int64]:
 
 
 def shares(found: pd.DataFrame) -> list[list[str]]:
-    """Return a row for all sizes, and for each."""
-    order = np.searchsorted([*SIZES.values()], found["size"])
-    found = pd.concat([found.assign(order=-1), found.assign(order=order)])
+    """Return a row for each comparison and table, and one for each size of flows between tracts."""
     rows = []
-    for (releases, name, number), some in found.groupby(["releases", "table", "order"], sort=False):
-        if len(some) >= FEW:
-            held = [some["held"], some["held"][some["same"]], some["held"][~some["same"]]]
-            size = "all" if number < 0 else [*SIZES][number]
-            said = [f"{each.mean():.1%}" if len(each) >= FEW else "" for each in held]
-            rows.append([releases, name, size, f"{len(some):,}", *said, f"{some['width'].mean():.1f}"])
+    for (releases, name), every in found.groupby(["releases", "table"], sort=False):
+        parts = {"all": every}
+        if name == BY_SIZE:
+            order = np.searchsorted([*SIZES.values()], every["size"])
+            parts |= {size: every[order == number] for number, size in enumerate(SIZES)}
+        for size, some in parts.items():
+            if len(some) >= FEW:
+                held = [some["held"], some["held"][some["same"]], some["held"][~some["same"]]]
+                said = [f"{each.mean():.1%}" if len(each) >= FEW else "" for each in held]
+                rows.append([releases, name, size, f"{len(some):,}", *said, f"{some['width'].mean():.1f}"])
     return rows
 
 

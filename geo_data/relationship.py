@@ -10,6 +10,8 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from pathlib import Path
 
 import numpy as np
@@ -269,7 +271,7 @@ def read_relationship(
         )
     for name in numbers:
         refuse_any(path, "values are negative", frame[name] < 0, column=name, fix="correct the file")
-    one, other = (frame[list(side)].sum(axis=1) if len(side) > 1 else frame[side[0]] for side in sides)
+    one, other = (reduce(add, (frame[name] for name in side)) for side in sides)
     refuse_any(
         path,
         "rows repeat a pair of areas of an earlier row",
