@@ -79,7 +79,7 @@ class AttackersReport:
             "attackers.md.j2",
             self.language,
             **promised(self.certificate, self.language),
-            name=self.certificate.release.title,
+            name=self.plan.config.release.name,
             plan=self.plan.numeric,
             candidates=[say.candidates(k) for k in _CANDIDATES],
             shares=self._shares(self.factor),
