@@ -1880,7 +1880,8 @@ def corrected(folder: Path) -> Document:
 
 def check_texts(folder: Path, stated: Document, plan: Plan) -> str:
     """Compare the read-me, in the language of the release, with the certificate."""
-    title = corrected(folder).get("name", stated["release"]["name"])
+    title, year = corrected(folder).get("name", stated["release"]["name"]), str(stated["release"]["year"])
+    title = title if year in title else f"{title}, {year}"  # which the names of a series need not have
     text = (folder / "README.md").read_text(encoding="utf-8")
     written, run, user = LANGUAGES[plan.language], stated["run"], stated["user_level"]
     workers = f"{stated['totals']['synthetic_workers']:,}"

@@ -100,8 +100,9 @@ def test_a_corrected_title_is_the_one_that_readers_see(
 ) -> None:
     release = correct(small_release.public, configured({"release.name": "Right title"}), REASON)
     release = pipelines.open_release(release.public)
-    assert release.name == release.description.title == release.plan.config.release.name == "Right title"
-    assert (release.public / "README.md").read_text().startswith("# Right title\n")
+    assert release.name == release.plan.config.release.name == "Right title"
+    assert release.title == release.description.title == "Right title, 2019"
+    assert (release.public / "README.md").read_text().startswith("# Right title, 2019\n")
     assert small_release.name not in (release.public / "attackers.md").read_text()
     assert "Right title" in release.map().read_text()
 
