@@ -255,7 +255,7 @@ def test_a_release_is_read_from_its_address(address: str, published: Release, tm
     (folder / "README.md").write_text("changed")
     assert pipelines.open_release(address, cache=tmp_path).public == folder
     assert (folder / "README.md").read_bytes() == (published.public / "README.md").read_bytes()
-    with pytest.raises(pipelines.PublicReleaseError, match="No version of this name"):
+    with pytest.raises(pipelines.PublicReleaseError, match="No such release was published"):
         pipelines.open_release(address.replace(NAME, "nothing"), cache=tmp_path)
 
 
