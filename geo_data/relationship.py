@@ -29,8 +29,9 @@ from geo_data.unknown_codes import misspelled
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
-LEAST = 0.01
-"""Share of the land of either of two areas, below which what they share is a correction of a boundary."""
+LEAST = 0.25
+"""Share of the land of one of two areas from which on they are linked. Less may be a boundary that was drawn
+better: corrections by metres would link neighbour after neighbour."""
 
 _CENSUS = {"STATE": 2, "COUNTY": 3, "TRACT": 6, "BLK": 4}  # columns of a code, before the year; their digits
 _CODES = "blk[0-9]{4}ge|(OA|LSOA|MSOA)[0-9]{2}CD"  # columns of codes of NHGIS and of the ONS
@@ -49,13 +50,16 @@ class Links:
     units : (ndarray of int64, ndarray of int64), shape (n_links,) each
         Pairs of their numbers; each area, and each external zone, is in one at least.
     slight : int
-        Pairs of the file that are no links: they share no land, or less than `LEAST` of the land of either.
+        Pairs of the file that are no links: they share less than `LEAST` of the land of either, or none.
+    slight_share : float
+        What these share, of all that areas share.
     """
 
     geographies: tuple[Geography, Geography]
     levels: tuple[str, str]
     units: tuple[Int64, Int64]
     slight: int
+    slight_share: float
 
     def groups(self, kind: str) -> tuple[Int64, Int64] | None:
         """Return the group of each area of a kind, in A and in B; None where it is not made of whole units.
@@ -107,9 +111,9 @@ class Relationship:
     def link(self, a: Geography, b: Geography) -> Links:
         """Return which areas of two geographies are linked: those that share land.
 
-        Which codes are of A, and of which level, is found by the codes, unless columns were named. Pairs
-        that share less than `LEAST` of the land of either are left out, as corrected boundaries would link
-        neighbour after neighbour. But every area is linked with the one that it shares most with.
+        Which codes are of A, and of which level, is found by the codes, unless columns were named. Areas are
+        linked if they share at least `LEAST` of the land of one of them, and every area with that with which
+        it shares most.
 
         Raises
         ------
@@ -198,7 +202,9 @@ class _Reading:
             np.concatenate([units[joined], geography.unit_of(level, geography.external_blocks)])
             for units, geography, level in zip(self._units, self._geographies, self.levels, strict=True)
         )
-        return Links(self._geographies, self.levels, (a, b), int((~joined).sum()))
+        every = float(shared.sum())
+        slight_share = float(shared[~joined].sum()) / every if every else 0.0
+        return Links(self._geographies, self.levels, (a, b), int((~joined).sum()), slight_share)
 
 
 def _located(geography: Geography, codes: pd.Series) -> tuple[str, Int64]:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geo_data import Geography, InputError, read_crosswalk, read_relationship
+from geo_data import Geography, InputError, read_crosswalk, read_relationship, relationship
 from geo_data.relationship import Links
 
 Refused = Callable[..., AbstractContextManager[None]]
@@ -85,8 +85,8 @@ def named_groups(links: Links, kind: str = "trct") -> list[tuple[set[str], set[s
     found = links.groups(kind)
     assert found is not None
     codes = [
-        pd.Series(geography.codes(kind)).str[-4:].groupby(groups).agg(set)
-        for geography, groups in zip(links.geographies, found, strict=True)
+        pd.Series(places.codes(kind)).str[-4:].groupby(groups).agg(set)
+        for places, groups in zip(links.geographies, found, strict=True)
     ]
     return [*zip(*codes, strict=True)]
 
@@ -141,8 +141,42 @@ def test_strips_link_nothing_and_water_links_with_most(a: Geography, b: Geograph
     links = read_relationship(path).link(a, b)
     assert named_groups(links) == GROUPS
     assert links.slight == len(strips) + 1
-    path.write_text(census([*WHOLE, *((*pair, LAND // 50, 0) for pair in neighbours)]), encoding="utf-8")
+    whole = LAND * (len(PAIRS) - 1) + len(strips) * (LAND // 200)
+    assert links.slight_share == pytest.approx(len(strips) * (LAND // 200) / whole)
+    path.write_text(census([*WHOLE, *((*pair, LAND // 2, 0) for pair in neighbours)]), encoding="utf-8")
     assert len(named_groups(read_relationship(path).link(a, b))) == 1
+
+
+def test_corrected_borders_do_not_chain_tracts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 36 tracts of 6 x 6 blocks of about 110 metres, every border moved by some metres at every block."""
+    random, wide = np.random.default_rng(1), 36
+    tract = (np.arange(wide)[:, np.newaxis] // 6 * 6 + np.arange(wide) // 6).ravel()
+    codes = np.array([f"{COUNTY}{t:06}{i:04}" for i, t in enumerate(tract)])
+    width, height = random.lognormal(np.log(110), 0.5, (2, wide))
+    land = np.outer(height, width).ravel()
+    place = np.arange(wide**2).reshape(wide, wide)
+    strips = []
+    for one, other, length in (
+        (place[:, :-1], place[:, 1:], np.broadcast_to(height[:, np.newaxis], (wide, wide - 1))),
+        (place[:-1], place[1:], np.broadcast_to(width, (wide - 1, wide))),
+    ):
+        border = tract[one] != tract[other]
+        moved = random.normal(0, 3, border.sum())
+        ends = np.where(moved > 0, (one[border], other[border]), (other[border], one[border]))
+        strips.append((*ends, np.abs(moved) * length[border]))
+    a, b, area = (np.concatenate(parts) for parts in zip(*strips, strict=True))
+    same = np.maximum(land - np.bincount(a, area, land.size), land / 10)
+    rows = [
+        *zip(codes, codes, same.astype(int), strict=True),
+        *zip(codes[a], codes[b], area.astype(int), strict=True),
+    ]
+    path = tmp_path / "relationship.csv"
+    path.write_text(table(["old", "new", "land"], rows))
+    places = geography(tmp_path, codes.tolist())
+    file = read_relationship(path, ("old", "new"), "land")
+    assert len(named_groups(file.link(places, places))) == 36
+    monkeypatch.setattr(relationship, "LEAST", 0.01)
+    assert len(named_groups(file.link(places, places))) == 1
 
 
 def test_external_zones_are_linked_with_themselves(tmp_path: Path) -> None:
@@ -170,7 +204,7 @@ def test_groups_are_the_finest_that_links_do_not_leave(
     pairs |= {(i, data.draw(st.integers(0, n - 1))) for i in range(n)}
     pairs |= {(data.draw(st.integers(0, n - 1)), i) for i in range(n)}
     units = np.array(sorted(pairs)).T
-    found = Links((one, one), ("block", "block"), (units[0], units[1]), 0).groups("trct")
+    found = Links((one, one), ("block", "block"), (units[0], units[1]), 0, 0.0).groups("trct")
     assert found is not None
     reach = np.zeros((2 * n, 2 * n), bool)
     reach[units[0], n + units[1]] = True

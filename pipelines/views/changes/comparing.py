@@ -225,7 +225,9 @@ def _write_groups(
     areas, say = sides[0].areas, phrases(language)
     if areas.links is None:
         return {}, []
-    files, remarks = {}, [say.links_left_out(areas.links.slight)] if areas.links.slight else []
+    links, files, remarks = areas.links, {}, []
+    if links.slight:
+        remarks.append(say.links_left_out(links.slight, links.slight_share))
     for kind in dict.fromkeys(kind for table in tables for kind in (table.home, table.work) if kind):
         groups = areas.groups(kind)
         rows = [
