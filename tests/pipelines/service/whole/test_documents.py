@@ -139,7 +139,7 @@ def test_the_commands_of_the_document_work(served: tuple[str, dict[str, str]], t
     address, tokens = served
     part = SERVICE.partition("<!-- begin commands -->")[2].partition("<!-- end commands -->")[0]
     commands = "".join(re.findall(r"```sh\n(.*?)```", part, re.DOTALL))
-    assert commands.count("curl ") == 17
+    assert commands.count("curl ") == 19
     commands = commands.replace("SERVICE=https://data.example.org", f"SERVICE={address}")
     for role, secret in tokens.items():
         commands = re.sub(rf"(?m)^{role}=\S+", f"{role}={secret}", commands)
