@@ -32,7 +32,8 @@ _FEWEST_BLOCKS = 10  # that say how wrong a model is
 _FEWEST_JOBS = 3.0  # of a block, in the mean of its draws: in smaller ones draws are good as they are
 _MOST_KNOWN = 0.95  # of the variance of an unbiased estimate, that draws may have
 _LEAST_KNOWN = 0.05
-_CELLS_AT_ONCE = 2**21  # of groups that are looked at together
+_CELLS_AT_ONCE = 2**21  # of groups, in parts by unit, that are looked at together
+_NOBODY = 1e-6  # jobs of a part of a cell that nobody was drawn in
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +79,7 @@ class MeasuredFlows:
     table : Table
     evidence : Evidence
     first, last : ndarray of int64, shape (n_cells of all domains,)
-        Home units that each cell begins and ends in.
+        Home units that each cell begins and ends in; if these differ, it has all blocks of both.
     work : ndarray of int64, shape (n_groups,)
         Work unit of each group.
     exact : bool
@@ -92,51 +93,105 @@ class MeasuredFlows:
     work: Int64
     exact: bool
 
-    def sums(self, scales: Sequence[Blocks]) -> list[BlockSums]:
-        """Return what is known of the jobs of blocks, by scale.
-
-        Blocks with a part of a cell are left out: nothing unbiased tells how the cell divides.
-        """
-        parts: list[list[BlockSums]] = [[] for _ in scales]
-        cut: list[list[Int64]] = [[] for _ in scales]
+    def runs(self) -> Iterator[tuple[Int64, CellParts]]:
+        """Yield groups that have the same cells, as many at once as memory is for, and these cells."""
         for domain in np.unique(self.table.domain).tolist():
             cells = slice(*self.table.domains.offsets[domain : domain + 2])
-            homes = [_AreasOfCells.of(blocks.home, self.first[cells], self.last[cells]) for blocks in scales]
-            for groups in self._runs(domain):
-                estimates = self.evidence.unbiased(self.table, groups)
-                for k, (blocks, home) in enumerate(zip(scales, homes, strict=True)):
-                    work = blocks.work[self.work[groups]]
-                    parts[k].append(self._sums_of(groups, estimates, home, blocks, work))
-                    cut[k].append(blocks.of(home.cut, np.unique(work)[:, np.newaxis]).ravel())
-        return [
-            BlockSums.joined(of_scale).without(np.concatenate(numbers))
-            for of_scale, numbers in zip(parts, cut, strict=True)
-        ]
+            parts = CellParts.of(self.first[cells], self.last[cells])
+            groups = np.flatnonzero(self.table.domain == domain)
+            most = max(1, _CELLS_AT_ONCE // parts.unit.size)
+            for some in np.split(groups, np.arange(most, groups.size, most)):
+                yield some, parts
 
-    def _runs(self, domain: int) -> Iterator[Int64]:
-        """Yield the groups of a domain, as many at once as memory is for."""
-        groups = np.flatnonzero(self.table.domain == domain)
-        most = max(1, _CELLS_AT_ONCE // int(self.table.k[groups[0]]))
-        yield from np.split(groups, np.arange(most, groups.size, most))
+    def sums(self, scales: Sequence[Blocks], shares: UnitShares) -> list[BlockSums]:
+        """Return what is known of the jobs of blocks, by scale, if cells divide by these shares."""
+        sums: list[list[BlockSums]] = [[] for _ in scales]
+        for groups, parts in self.runs():
+            unbiased = self.evidence.unbiased(self.table, groups)
+            work, of_group = np.unique(self.work[groups], return_inverse=True)
+            share = shares.of(work, parts)
+            for blocks, of_scale in zip(scales, sums, strict=True):
+                areas = _Areas.of(blocks.home, parts, share, of_group)
+                number = blocks.of(areas.numbers, blocks.work[self.work[groups]][:, np.newaxis])
+                value, variance = self._estimates(groups, unbiased, areas)
+                of_groups = BlockSums(number.ravel(), value.ravel(), variance.ravel())
+                of_scale.append(BlockSums.joined([of_groups]))  # most groups share their work area
+        return [BlockSums.joined(of_scale) for of_scale in sums]
 
-    def _sums_of(
-        self,
-        groups: Int64,
-        unbiased: tuple[Float64, Float64, Float64],
-        home: _AreasOfCells,
-        blocks: Blocks,
-        work: Int64,
-    ) -> BlockSums:
-        n, sizes = self.table.n[groups][:, np.newaxis], home.sizes
-        value, variance, slope = (home.gather(values) for values in unbiased)
+    def _estimates(
+        self, groups: Int64, unbiased: tuple[Float64, Float64, Float64], areas: _Areas
+    ) -> tuple[Float64, Float64]:
+        """Return estimates of the jobs that groups have in areas, and their variances."""
+        seen, of_noise, of_job = unbiased
+        n, each = self.table.n[groups][:, np.newaxis], np.ones((1, seen.shape[1]))
+        value, variance = areas.sums(seen), areas.sums(of_noise, squared=True)
+        size = areas.sums(each)  # in cells
         if self.evidence.kind != URN and self.exact:  # noise that is known to add up to something is less
-            value = value + (n - value.sum(axis=1, keepdims=True)) * sizes / sizes.sum()
-            variance = variance * (1 - sizes / sizes.sum())
-        jobs = np.clip(value, 0, n)
-        variance = variance + slope / sizes * jobs * (1 - jobs / n)
-        number = blocks.of(home.areas, work[:, np.newaxis])
-        of_groups = BlockSums(number.ravel(), value.ravel(), variance.ravel())
-        return BlockSums.joined([of_groups])  # most groups share their work area with others
+            value += (n - seen.sum(axis=1, keepdims=True)) * size / each.size
+            variance *= 1 - size**2 / areas.sums(each, squared=True) / each.size
+        multinomial = np.clip(areas.sums(seen, squared=True), 0, n) - np.clip(value, 0, n) ** 2 / n
+        return value, variance + areas.sums(of_job) / size * np.maximum(multinomial, 0)
+
+
+class CellParts(NamedTuple):
+    """The cells of a domain in parts by home unit: the cell and the unit of each part, rising."""
+
+    cell: Int64
+    unit: Int64
+
+    @classmethod
+    def of(cls, first: Int64, last: Int64) -> CellParts:
+        """Return those of cells that begin and end in some units."""
+        cell = np.repeat(np.arange(first.size), last - first + 1)
+        return cls(cell, first[cell] + np.arange(cell.size) - np.searchsorted(cell, cell))
+
+
+class UnitShares:
+    """How the jobs of cells divide among units: as the mean of draws has it, by work unit.
+
+    Of a cell of several units nothing is known but their sum. So an estimate of a block that cuts cells is
+    compared with draws whose cells divide alike, and the rest of the block is left as it was drawn.
+    """
+
+    def __init__(self, flows: DrawnFlows, measured: MeasuredFlows) -> None:
+        self._home = flows.home
+        self._mean = np.append(flows.counts.mean(axis=0, dtype=np.float64), 0.0)  # and of pairs not drawn
+        self._units = int(max(flows.home.max(), measured.last.max())) + 1
+        self._first = np.searchsorted(flows.work, np.arange(int(measured.work.max()) + 2))
+        entries: list[tuple[Int64, Int64, Float64, Float64]] = []
+        cells = 0
+        for groups, parts in measured.runs():
+            work, of_group = np.unique(measured.work[groups], return_inverse=True)
+            pairs = self._pairs(work, parts)
+            row, part = np.nonzero(pairs >= 0)
+            pair, jobs = pairs[row, part], np.bincount(of_group, measured.table.n[groups])[row]
+            new = np.append(True, (np.diff(row) != 0) | (np.diff(parts.cell[part]) != 0))[: row.size]
+            entries.append((pair, cells + np.cumsum(new) - 1, self.of(work, parts)[row, part], jobs))
+            cells += np.count_nonzero(new)
+        self._pair, self._cell, share, jobs = map(np.concatenate, zip(*entries, strict=True))
+        # Groups of a work unit may have other cells: their parts of its jobs are taken to be alike.
+        self._share = share * jobs / np.bincount(self._pair, jobs)[self._pair]
+
+    def _pairs(self, work: Int64, parts: CellParts) -> Int64:
+        """Return the pair of each part of cells and work unit, -1 if it was not drawn."""
+        pairs = np.full((work.size, self._units), -1)
+        for row, begin, stop in zip(pairs, self._first[work], self._first[work + 1], strict=True):
+            row[self._home[begin:stop]] = np.arange(begin, stop)
+        return pairs[:, parts.unit]
+
+    def of(self, work: Int64, parts: CellParts) -> Float64:
+        """Return the share of each part in its cell, by work unit."""
+        jobs = self._mean[self._pairs(work, parts)] + _NOBODY
+        cells = np.flatnonzero(np.append(True, np.diff(parts.cell) != 0))
+        return np.asarray(jobs / np.add.reduceat(jobs, cells, axis=1)[:, parts.cell])
+
+    def alike(self, counts: Float64) -> Float64:
+        """Return draws of pairs whose cells keep their jobs and divide by these shares."""
+        result = np.empty_like(counts)
+        for row, divided in zip(counts, result, strict=True):
+            cells = np.bincount(self._cell, row[self._pair])
+            divided[:] = np.bincount(self._pair, self._share * cells[self._cell], row.size)
+        return result
 
 
 class BlockSums(NamedTuple):
@@ -154,38 +209,29 @@ class BlockSums(NamedTuple):
         sums = (np.bincount(position, column).astype(np.float64) for column in (value, variance))
         return cls(distinct, *sums)
 
-    def without(self, cut: Int64) -> BlockSums:
-        """Return the other blocks."""
-        whole = ~np.isin(self.number, cut)
-        return BlockSums(self.number[whole], self.value[whole], self.variance[whole])
 
+class _Areas(NamedTuple):
+    """The cells of groups in parts by area: areas, rising, the first part of each, cells, and shares."""
 
-class _AreasOfCells(NamedTuple):
-    """Areas that the cells of a domain begin in, how many cells each has, and which areas cells cut.
-
-    `order` has the cells area after area, and those of each begin at `begin`.
-    """
-
-    areas: Int64
-    sizes: Float64
-    order: Int64
+    numbers: Int64
     begin: Int64
-    cut: Int64
+    cell: Int64
+    share: Float64
 
     @classmethod
-    def of(cls, area: Int64, first: Int64, last: Int64) -> _AreasOfCells:
-        """Return those of cells that begin and end in some units, whose areas are given."""
-        order = np.argsort(area[first], kind="stable")
-        areas, begin, sizes = np.unique(area[first][order], return_index=True, return_counts=True)
-        changes = np.append(0, np.cumsum(area[1:] != area[:-1]))
-        divided = np.flatnonzero(changes[first] != changes[last])
-        units = [area[first[cell] : last[cell] + 1] for cell in divided.tolist()]
-        cut = np.unique(np.concatenate([area[:0], *units]))
-        return cls(areas, sizes.astype(np.float64), order, begin, cut)
+    def of(cls, area: Int64, parts: CellParts, share: Float64, of_group: Int64) -> _Areas:
+        """Return those of areas of units, given the shares of parts by work unit, and those of groups."""
+        order = np.lexsort((parts.cell, area[parts.unit]))
+        cell, number = parts.cell[order], area[parts.unit[order]]
+        first = np.flatnonzero(np.append(True, (np.diff(number) != 0) | (np.diff(cell) != 0)))
+        numbers, begin = np.unique(number[first], return_index=True)
+        shares = np.add.reduceat(share[:, order], first, axis=1)
+        return cls(numbers, begin, cell[first], shares[of_group])
 
-    def gather(self, values: Float64) -> Float64:
-        """Add up cells, along the last axis, by area."""
-        return np.asarray(np.add.reduceat(values[:, self.order], self.begin, axis=1))
+    def sums(self, values: Float64, squared: bool = False) -> Float64:
+        """Add up the parts of cells, along the last axis, by area, times shares or their squares."""
+        share = self.share**2 if squared else self.share
+        return np.asarray(np.add.reduceat(values[:, self.cell] * share, self.begin, axis=1))
 
 
 def recalibrated(flows: DrawnFlows, measured: MeasuredFlows, scales: Sequence[Blocks]) -> Float32:
@@ -206,15 +252,16 @@ def recalibrated(flows: DrawnFlows, measured: MeasuredFlows, scales: Sequence[Bl
         Not negative, and 0 where `flows` has 0.
     """
     counts = flows.counts.astype(np.float64)
-    jobs = _by(flows.work, counts)
-    for blocks, known in zip(scales, measured.sums(scales), strict=True):
+    jobs, shares = _by(flows.work, counts), UnitShares(flows, measured)
+    for blocks, known in zip(scales, measured.sums(scales, shares), strict=True):
         number, of_pair = np.unique(
             blocks.of(blocks.home[flows.home], blocks.work[flows.work]), return_inverse=True
         )
-        sums = _by(of_pair, counts)
+        sums, alike = _by(of_pair, counts), _by(of_pair, shares.alike(counts))
         _, here, there = np.intersect1d(number, known.number, assume_unique=True, return_indices=True)
-        factor = np.ones(sums.shape)
-        factor[:, here] = _scaling(sums[:, here], known.value[there], known.variance[there])
+        new = sums.copy()
+        new[:, here] += _moves(alike[:, here], known.value[there], known.variance[there])
+        factor = np.divide(np.maximum(new, 0.0), sums, out=np.ones(sums.shape), where=sums > 0)
         counts *= factor[:, of_pair]
         if measured.exact:
             now = _by(flows.work, counts)
@@ -227,12 +274,12 @@ def _by(label: NDArray[np.integer], counts: Float64) -> Float64:
     return np.stack([np.bincount(label, row) for row in counts])
 
 
-def _scaling(sums: Float64, value: Float64, variance: Float64) -> Float64:
-    """Return by what to multiply the draws of sums, shape (n_draws, n_blocks)."""
+def _moves(sums: Float64, value: Float64, variance: Float64) -> Float64:
+    """Return what to add to the draws of sums, shape (n_draws, n_blocks)."""
     mean, spread = sums.mean(axis=0), sums.var(axis=0, ddof=1)
     spread = np.maximum(spread, _LEAST_KNOWN * variance)
     some = (variance > 0) & (mean > _FEWEST_JOBS)
-    result = np.ones(sums.shape)
+    result = np.zeros(sums.shape)
     if np.count_nonzero(some) < _FEWEST_BLOCKS:
         return result
     x, y, v = mean[some], value[some], variance[some]
@@ -244,10 +291,7 @@ def _scaling(sums: Float64, value: Float64, variance: Float64) -> Float64:
     wider = float((((y - middle) ** 2 - v) * prior * weight).sum() / (prior**2 * weight).sum())
     prior = prior * max(wider, 1.0)
     w = prior / (prior + v)
-    new = middle + w * (y - middle) + (sums[:, some] - x) * np.sqrt(w * v / s)
-    result[:, some] = np.divide(
-        np.maximum(new, 0.0), sums[:, some], out=np.ones(new.shape), where=sums[:, some] > 0
-    )
+    result[:, some] = middle + w * (y - middle) + (sums[:, some] - x) * np.sqrt(w * v / s) - sums[:, some]
     return result
 
 

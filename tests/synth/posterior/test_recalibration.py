@@ -11,7 +11,13 @@ from synth.geometric.measured import MeasuredTable
 from synth.geometric.parameters import GeometricParameters
 from synth.policy import FULL
 from synth.posterior.evidence import Evidence
-from synth.posterior.recalibration import Blocks, DrawnFlows, MeasuredFlows, recalibrated
+from synth.posterior.recalibration import (
+    Blocks,
+    DrawnFlows,
+    MeasuredFlows,
+    UnitShares,
+    recalibrated,
+)
 
 UNITS, NEAR, DRAWS = 60, 6, 19
 HOME, WORK = (index.ravel() for index in np.meshgrid(np.arange(UNITS), np.arange(UNITS)))
@@ -91,7 +97,7 @@ def test_what_no_draw_has_stays_nobody() -> None:
     assert not recalibrated(flows, measured, [Blocks(NEIGHBOURS, NEIGHBOURS)])[:, ::7].any()
 
 
-def test_a_block_with_a_part_of_a_cell_is_left() -> None:
+def test_a_cell_of_several_units_divides_as_draws_do() -> None:
     """Cells of two units each, and areas that begin in the middle of a cell."""
     cuts = np.arange(0, UNITS, 2, dtype=np.int32)
     domains = synth.Domains.of_cells(UNITS, [cuts], FULL)
@@ -101,7 +107,40 @@ def test_a_block_with_a_part_of_a_cell_is_left() -> None:
     evidence = Evidence.noise(table, np.ones(UNITS * cuts.size, np.int64))
     measured = MeasuredFlows(table, evidence, cuts, cuts + 1, np.arange(UNITS), exact=False)
     areas = np.where(np.arange(UNITS) < 5, 0, 1 + (np.arange(UNITS) >= 20))  # unit 4 and 5 are one cell
-    (sums,) = measured.sums([Blocks(areas, np.zeros(UNITS, np.int64))])
-    assert sums.number.tolist() == [2], "areas 0 and 1 cut the cell"
-    assert sums.value.tolist() == [UNITS * 20]
-    assert sums.variance == pytest.approx([UNITS * 20 * 2.0], rel=0.01)
+    counts = np.random.default_rng(1).gamma(3.0, 1.0, (DRAWS, UNITS**2)).astype(np.float32)
+    mean = np.where(HOME % 2 == 0, 3.0, 1.0)
+    flows = DrawnFlows(HOME, WORK, counts * (mean / counts.mean(axis=0)).astype(np.float32))
+    shares = UnitShares(flows, measured)
+    (sums,) = measured.sums([Blocks(areas, np.zeros(UNITS, np.int64))], shares)
+    assert sums.number.tolist() == [0, 1, 2]
+    assert sums.value == pytest.approx([UNITS * jobs for jobs in (2.75, 7.25, 20)])
+    assert sums.variance == pytest.approx(
+        [UNITS * 2 * cells for cells in (2 + 0.75**2, 7 + 0.25**2, 20)], rel=0.01
+    )
+    cells = flows.counts[:, ::2] + flows.counts[:, 1::2]
+    divided = np.stack([0.75 * cells, 0.25 * cells], axis=2).reshape(DRAWS, -1)
+    np.testing.assert_allclose(shares.alike(flows.counts.astype(np.float64)), divided, rtol=1e-5)
+
+
+def test_groups_of_a_work_unit_may_have_other_cells() -> None:
+    """Draws whose cells divide alike have, in the mean, the jobs of the draws."""
+    cuts = [np.arange(0, UNITS, wide, dtype=np.int32) for wide in (2, 3)]
+    domains = synth.Domains.of_cells(UNITS, cuts, FULL)
+    table = MeasuredTable(
+        np.array([300, 100] * UNITS),
+        np.array([0, 1] * UNITS, np.int32),
+        domains,
+        GeometricParameters.of_variance(2.0),
+    )
+    noisy = np.zeros(int(table.offsets[-1]), np.int64)
+    first = np.concatenate(cuts).astype(np.int64)
+    last = first + np.repeat([1, 2], [cut.size for cut in cuts])
+    work = np.repeat(np.arange(UNITS), 2)
+    measured = MeasuredFlows(table, Evidence.noise(table, noisy), first, last, work, exact=True)
+    counts = np.random.default_rng(2).gamma(2.0, 5.0, (DRAWS, UNITS**2)).astype(np.float32)
+    flows = DrawnFlows(HOME, WORK, counts)
+    alike = UnitShares(flows, measured).alike(counts.astype(np.float64))
+    assert not np.allclose(alike, counts, rtol=0.1)
+    np.testing.assert_allclose(alike.mean(axis=0), counts.mean(axis=0, dtype=np.float64), rtol=1e-5)
+    sums = (np.bincount(WORK * UNITS + HOME // 6, rows.mean(axis=0)) for rows in (alike, counts))
+    np.testing.assert_allclose(*sums, rtol=1e-5)
