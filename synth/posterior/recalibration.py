@@ -158,16 +158,16 @@ class UnitShares:
         self._mean = np.append(flows.counts.mean(axis=0, dtype=np.float64), 0.0)  # and of pairs not drawn
         self._units = int(max(flows.home.max(), measured.last.max())) + 1
         self._first = np.searchsorted(flows.work, np.arange(int(measured.work.max()) + 2))
-        entries: list[tuple[Int64, Int64, Float64, Float64]] = []
+        entries: list[tuple[Int64, Int64, Float64, Int64]] = []
         cells = 0
         for groups, parts in measured.runs():
             work, of_group = np.unique(measured.work[groups], return_inverse=True)
             pairs = self._pairs(work, parts)
             row, part = np.nonzero(pairs >= 0)
-            pair, jobs = pairs[row, part], np.bincount(of_group, measured.table.n[groups])[row]
-            new = np.append(True, (np.diff(row) != 0) | (np.diff(parts.cell[part]) != 0))[: row.size]
-            entries.append((pair, cells + np.cumsum(new) - 1, self.of(work, parts)[row, part], jobs))
-            cells += np.count_nonzero(new)
+            jobs = np.bincount(of_group, measured.table.n[groups]).astype(np.int64)
+            distinct, cell = np.unique(row * parts.unit.size + parts.cell[part], return_inverse=True)
+            entries.append((pairs[row, part], cell + cells, self.of(work, parts)[row, part], jobs[row]))
+            cells += distinct.size
         self._pair, self._cell, share, jobs = map(np.concatenate, zip(*entries, strict=True))
         # Groups of a work unit may have other cells: their parts of its jobs are taken to be alike.
         self._share = share * jobs / np.bincount(self._pair, jobs)[self._pair]
