@@ -197,6 +197,7 @@ class _Profile(NamedTuple):
     below: Float64  # sums of the shares
     run: Int64  # of each fine cell, and the last one
     first: Int64  # fine cell of each run, and the end
+    of_tables: Float64  # factors that tables have for the groups of the place, by group and run
     factor: Float64  # of each run
     before: Float64  # what all runs before one weigh
 
@@ -276,30 +277,33 @@ def _profile_of(place, crossing, tied):  # type: ignore[no-untyped-def]
         run[first[r] : first[r + 1]] = r
     run[fine] = runs - 1
     return _Profile(
-        np.empty(fine), np.zeros(fine), np.zeros(runs), np.zeros(fine + 1), run, first, np.ones(runs),
-        np.zeros(runs),
+        np.empty(fine), np.zeros(fine), np.zeros(runs), np.zeros(fine + 1), run, first,
+        np.ones((place.n.size, runs)), np.ones(runs), np.zeros(runs),
     )  # fmt: skip
 
 
 @_compiled
-def _group_factor(crossing, draw, row, f):  # type: ignore[no-untyped-def]
-    """Return the product of the factors that tables have for the group of a row, in a fine cell."""
-    value = 1.0
-    for j in range(crossing.use.size):
-        if crossing.use[j] == GROUP:
-            start, cell = crossing.start[j, row], crossing.cell[crossing.which[j, row], f]
-            value *= crossing.factor[draw, start + cell]
-    return value
+def _set_factors_of_tables(profile, place, crossing, draw):  # type: ignore[no-untyped-def]
+    """Set the products of the factors that tables have for the groups of a place in a draw."""
+    profile.of_tables[:] = 1.0
+    for g in range(place.n.size):
+        row = place.row[place.first[g]]
+        for j in range(crossing.use.size):
+            if crossing.use[j] == GROUP:
+                start, which = crossing.start[j, row], crossing.which[j, row]
+                for r in range(profile.factor.size):
+                    cell = crossing.cell[which, profile.first[r]]
+                    profile.of_tables[g, r] *= crossing.factor[draw, start + cell]
 
 
 @_compiled
-def _set_factors(profile, crossing, ties, area, group, row, draw):  # type: ignore[no-untyped-def]
+def _set_factors(profile, ties, area, group):  # type: ignore[no-untyped-def]
     """Set the factors of runs for a group; return what all fine cells weigh together."""
     below, first, factor = profile.below, profile.first, profile.factor
     total = 0.0
     for r in range(factor.size):
         f = first[r]
-        value = _group_factor(crossing, draw, row, f)
+        value = profile.of_tables[group, r]
         if ties.kind.size:
             value *= ties.level[area[f]]
             for j in range(ties.member.shape[0]):
@@ -455,13 +459,12 @@ def _draw_profile(profile, expected, concentration, random):  # type: ignore[no-
 
 
 @_compiled
-def _mass_by_area(place, profile, crossing, draw):  # type: ignore[no-untyped-def]
+def _mass_by_area(place, profile):  # type: ignore[no-untyped-def]
     """Return the shares of homes by area that are expected of each group without its ties."""
     mass, first, below = np.zeros((place.n.size, place.area[-1] + 1)), profile.first, profile.below
     for g in range(place.n.size):
-        row = place.row[place.first[g]]
         for r in range(profile.factor.size):
-            value = _group_factor(crossing, draw, row, first[r])
+            value = profile.of_tables[g, r]
             mass[g, place.area[first[r]]] += value * (below[first[r + 1]] - below[first[r]])
     return mass
 
@@ -629,8 +632,10 @@ def draw_place(  # type: ignore[no-untyped-def]
             _draw_profile(profile, shares[m], concentrations.place, random)
         for f in range(fine):
             profile.below[f + 1] = profile.below[f] + profile.share[f]
+        if d == -burn or d > 0:
+            _set_factors_of_tables(profile, place, crossing, m)
         if tied and ties.group_jobs.sum() > 0.0:
-            draw_factors(ties, n, _mass_by_area(place, profile, crossing, m), random)
+            draw_factors(ties, n, _mass_by_area(place, profile), random)
         ties.tie_jobs[:] = 0.0
         profile.jobs[:] = 0.0
         profile.exposure[:] = 0.0
@@ -640,7 +645,7 @@ def draw_place(  # type: ignore[no-untyped-def]
             begin, end = place.first[g], place.first[g + 1]
             of_group = homes[begin:end]
             kappa = kappas[g] if several else concentrations.group[m, g]
-            normal = _set_factors(profile, crossing, ties, area, g, place.row[begin], m)
+            normal = _set_factors(profile, ties, area, g)
             scale = kappa / normal
             k = _set_shapes(place, g, profile, normal, kappa, room)
             cells = Counts(
