@@ -103,20 +103,29 @@ class MeasuredFlows:
             for some in np.split(groups, np.arange(most, groups.size, most)):
                 yield some, parts
 
-    def sums(self, scales: Sequence[Blocks], shares: UnitShares) -> list[BlockSums]:
-        """Return what is known of the jobs of blocks, by scale, if cells divide by these shares."""
+    def sums(self, scales: Sequence[Blocks], shares: UnitShares | None = None) -> list[BlockSums]:
+        """Return what is known of the jobs of blocks, by scale, if cells divide by these shares.
+
+        Without shares, blocks that have a part of a cell are left out: nothing unbiased tells of them.
+        """
         sums: list[list[BlockSums]] = [[] for _ in scales]
+        cut: list[list[Int64]] = [[np.zeros(0, np.int64)] for _ in scales]
         for groups, parts in self.runs():
             unbiased = self.evidence.unbiased(self.table, groups)
             work, of_group = np.unique(self.work[groups], return_inverse=True)
-            share = shares.of(work, parts)
-            for blocks, of_scale in zip(scales, sums, strict=True):
+            share = parts.equal_shares(work.size) if shares is None else shares.of(work, parts)
+            for blocks, of_scale, cut_of_scale in zip(scales, sums, cut, strict=True):
                 areas = _Areas.of(blocks.home, parts, share, of_group)
                 number = blocks.of(areas.numbers, blocks.work[self.work[groups]][:, np.newaxis])
                 value, variance = self._estimates(groups, unbiased, areas)
                 of_groups = BlockSums(number.ravel(), value.ravel(), variance.ravel())
                 of_scale.append(BlockSums.joined([of_groups]))  # most groups share their work area
-        return [BlockSums.joined(of_scale) for of_scale in sums]
+                if shares is None:
+                    cut_of_scale.append(number[:, areas.cut].ravel())
+        return [
+            BlockSums.joined(of_scale).without(np.concatenate(cut_of_scale))
+            for of_scale, cut_of_scale in zip(sums, cut, strict=True)
+        ]
 
     def _estimates(
         self, groups: Int64, unbiased: tuple[Float64, Float64, Float64], areas: _Areas
@@ -144,6 +153,10 @@ class CellParts(NamedTuple):
         """Return those of cells that begin and end in some units."""
         cell = np.repeat(np.arange(first.size), last - first + 1)
         return cls(cell, first[cell] + np.arange(cell.size) - np.searchsorted(cell, cell))
+
+    def equal_shares(self, n: int) -> Float64:
+        """Return n rows of the share that each part has if cells divide evenly."""
+        return np.broadcast_to(1 / np.bincount(self.cell)[self.cell], (n, self.cell.size))
 
 
 class UnitShares:
@@ -209,6 +222,11 @@ class BlockSums(NamedTuple):
         sums = (np.bincount(position, column).astype(np.float64) for column in (value, variance))
         return cls(distinct, *sums)
 
+    def without(self, numbers: Int64) -> BlockSums:
+        """Return the other blocks."""
+        others = ~np.isin(self.number, numbers)
+        return BlockSums(self.number[others], self.value[others], self.variance[others])
+
 
 class _Areas(NamedTuple):
     """The cells of groups in parts by area: areas, rising, the first part of each, cells, and shares."""
@@ -227,6 +245,12 @@ class _Areas(NamedTuple):
         numbers, begin = np.unique(number[first], return_index=True)
         shares = np.add.reduceat(share[:, order], first, axis=1)
         return cls(numbers, begin, cell[first], shares[of_group])
+
+    @property
+    def cut(self) -> NDArray[np.bool_]:
+        """Say which areas have a part of a cell that has other parts, if each part has a share."""
+        parted = (self.share < 1 - 1e-9).any(axis=0)
+        return np.asarray(np.logical_or.reduceat(parted, self.begin))
 
     def sums(self, values: Float64, squared: bool = False) -> Float64:
         """Add up the parts of cells, along the last axis, by area, times shares or their squares."""

@@ -120,6 +120,10 @@ def test_a_cell_of_several_units_divides_as_draws_do() -> None:
     cells = flows.counts[:, ::2] + flows.counts[:, 1::2]
     divided = np.stack([0.75 * cells, 0.25 * cells], axis=2).reshape(DRAWS, -1)
     np.testing.assert_allclose(shares.alike(flows.counts.astype(np.float64)), divided, rtol=1e-5)
+    (whole,) = measured.sums([Blocks(areas, np.zeros(UNITS, np.int64))])
+    assert whole.number.tolist() == [2], "without shares, areas 0 and 1 cut the cell"
+    assert whole.value == pytest.approx([UNITS * 20])
+    assert whole.variance == pytest.approx([UNITS * 20 * 2.0], rel=0.01)
 
 
 def test_groups_of_a_work_unit_may_have_other_cells() -> None:
