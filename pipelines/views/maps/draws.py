@@ -13,10 +13,14 @@ from typing import Any
 import numpy as np
 
 from geo_data.od_files import count_columns
+from pipelines.views.changes.areas import ComparedAreas
+from pipelines.views.changes.counting import shape_of
+from pipelines.views.changes.sides import Side
 from pipelines.views.intervals.carrying import without_history
 from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.release import Release
 
+_FOR_UNBIASED = 1 / 4  # of the limit, that draws leave to unbiased estimates
 _LEAST_BYTES = 0.1  # that a count takes in a page: where not even these have room, a table is not finished
 
 
@@ -28,11 +32,14 @@ class DrawTable:
     home: str  # Level of the homes
     work: str | None  # Level of the workplaces
     # ``rows``: cells of each work unit; ``home`` of each cell, rising in a work unit; ``counts``: of each
-    # cell in all draws, cell after cell
+    # cell in all draws, cell after cell; or, if they are unbiased, an estimate and its variance
     arrays: dict[str, np.ndarray]
     # Whether its noise is that of its release alone, and not of earlier ones too, which a later release of a
     # series has for evidence
     apart: bool = False
+    # Whether it has what noisy counts say of each cell, and no draws: differences follow it
+    # (`synth.posterior.differences`)
+    unbiased: bool = False
 
     @cached_property
     def size(self) -> int:
@@ -41,17 +48,53 @@ class DrawTable:
 
 
 def all_draws(release: Release, levels: Sequence[str], limit: int, *, compared: bool) -> list[DrawTable]:
-    """Return `draw_tables` of a release; one with a history that is `compared` also has draws without it.
+    """Return `draw_tables` of a release; of one that is `compared` also what noisy counts say of the cells.
 
-    The noise of these is independent of that of earlier releases.
+    One with a history also has both without it: their noise is independent of that of earlier releases.
     """
-    if not (compared and release.plan.history):
+    if not compared:
         return draw_tables(release.draws(), levels, limit)
-    tables = draw_tables(release.draws(), levels, limit // 2)
+    if not release.plan.history:
+        return _compared(release, levels, limit)
+    tables = _compared(release, levels, limit // 2)
+    rest = limit - sum(table.size for table in tables)
     with TemporaryDirectory() as folder:
-        apart = without_history(release, Path(folder) / "apart").draws()
-        rest = limit - sum(table.size for table in tables)
-        return tables + [replace(table, apart=True) for table in draw_tables(apart, levels, rest)]
+        apart = without_history(release, Path(folder) / "apart")
+        return tables + [replace(table, apart=True) for table in _compared(apart, levels, rest)]
+
+
+def _compared(release: Release, levels: Sequence[str], limit: int) -> list[DrawTable]:
+    tables = draw_tables(release.draws(), levels, round(limit * (1 - _FOR_UNBIASED)))
+    rest = limit - sum(table.size for table in tables)
+    side = Side("A", release, ComparedAreas(release.geography, release.geography))
+    for table in [table for table in tables if table.column == "S000"]:
+        unbiased = _unbiased(side, table.home, table.work)
+        if unbiased is not None and unbiased.size <= rest:
+            tables.append(unbiased)
+            rest -= unbiased.size
+    return tables
+
+
+def _unbiased(side: Side, home: str, work: str | None) -> DrawTable | None:
+    """Return what noisy counts say of each cell of a table; None where they do not tell every cell."""
+    shape = shape_of(side, home, work)
+    sums = side.unbiased(shape)
+    if sums is None:
+        return None
+    works, _, homes = shape.parts(sums.number)
+    known = np.zeros((shape.widths[0], shape.widths[2]), np.bool_)
+    known[works, homes] = True
+    # A work unit without jobs has no cells. Of any other, homes are lacking where none can be, or where a
+    # measured cell is cut, which would make sums biased.
+    can = ~side.nobody(home, works=False)
+    if not known[known.any(axis=1)][:, can].all():
+        return None
+    arrays = {
+        "rows": smallest(np.bincount(works, minlength=shape.widths[0])),
+        "home": smallest(homes),
+        "counts": np.column_stack([sums.value, sums.variance]).astype(np.float32).ravel(),
+    }
+    return DrawTable("S000", home, work, arrays, unbiased=True)
 
 
 def draw_tables(draws: PosteriorDraws, levels: Sequence[str], limit: int) -> list[DrawTable]:
@@ -131,5 +174,8 @@ def draws_meta(release: Release, tables: Sequence[DrawTable]) -> dict[str, Any]:
         "high": draws.draws - 1,
         "estimated": estimated,
         "history": plan.history is not None,
-        "tables": [{"column": t.column, "home": t.home, "work": t.work, "apart": t.apart} for t in tables],
+        "tables": [
+            {name: getattr(table, name) for name in ("column", "home", "work", "apart", "unbiased")}
+            for table in tables
+        ],
     }

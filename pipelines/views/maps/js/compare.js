@@ -2,7 +2,7 @@
 
 import { EVERYBODY, countAlike, readData } from "./data.js";
 import { byId, tableRow, text } from "./dom.js";
-import { added, balanceDraws, commuteDraws, less, partnerDraws, shareDraws } from "./draws.js";
+import { added, balanceDraws, commuteDraws, less, movedDifference, partnerDraws, shareDraws } from "./draws.js";
 import { balanceOf, commutes, mapped, sumsOf } from "./flows.js";
 import { FileError } from "./geojson.js";
 import { TOP, areaButton, noIntervals, zonesOfWork } from "./panel.js";
@@ -220,12 +220,15 @@ export function classedDifferences({ values, intervals }, level) {
 }
 
 /**
- * The draws of two releases, independent of each other: of the later one, where it has a history, those without it. It may share
- * that with the earlier one. Null where there are none.
+ * What two releases tell, independently of each other: {draws, unbiased} of each. Of the later one, where it has a history, it is what it
+ * tells without that, which it may share with the earlier one. Null where there is nothing.
  */
-function independentDraws(data, other) {
+function toldApart(data, other) {
   const later = other.meta.release.year >= data.meta.release.year ? other : data;
-  return [data, other].map((each) => (each === later && each.meta.draws?.history ? each.apart : each.draws));
+  return [data, other].map((each) => {
+    const apart = each === later && each.meta.draws?.history;
+    return apart ? { draws: each.apart, unbiased: each.unbiasedApart } : { draws: each.draws, unbiased: each.unbiased };
+  });
 }
 
 /**
@@ -234,22 +237,33 @@ function independentDraws(data, other) {
  * and `here` the unit of this level that a unit there is.
  */
 function differenceIntervals(data, other, state, same, here) {
-  const [draws, theirs] = independentDraws(data, other);
+  const [{ draws, unbiased }, { draws: theirs, unbiased: theirUnbiased }] = toldApart(data, other);
   const { side, column } = state;
   const of = (each, from, { selection: chosen, level: at }) => partnerDraws({ ...each, draws: from }, side, chosen, at, column).values;
   const [own, lists] = [of(data, draws, state), of(other, theirs, same)];
   if (!own || !lists) return { why: whyNoDifferences(data, other, [draws, theirs], state, Boolean(own)) };
-  const at = new Map(lists.map((list, unit) => [here(unit), list]));
-  const none = new Float64Array(theirs.n); // it does not have the area
-  const there = (unit) => at.get(unit) ?? none;
+  const byUnit = (all, none) => {
+    const at = new Map(all?.map((list, unit) => [here(unit), list]));
+    return (unit) => at.get(unit) ?? none;
+  };
+  const there = byUnit(lists, new Float64Array(theirs.n)); // zeros: it does not have the area
+  const [noisy, noisyThere] = [of(data, unbiased, state), byUnit(of(other, theirUnbiased, same), null)];
+  // Noise of both releases is independent: variances add up.
+  const unbiasedOf = (unit) => {
+    const [one, two] = [noisy?.[unit], noisyThere(unit)];
+    return one && two ? [one[0] - two[0], one[1] + two[1]] : [NaN, NaN];
+  };
   const fewer = draws.n < theirs.n ? draws : theirs;
   const sum = (units, list) => units.map(list).reduce(added);
-  const three = (a, b) => [draws.ends(a), theirs.ends(b), fewer.ends(less(a, b))];
+  const three = (units) => {
+    const [a, b] = [sum(units, (unit) => own[unit]), sum(units, there)];
+    return [draws.ends(a), theirs.ends(b), fewer.ends(movedDifference(a, b, sum(units, unbiasedOf)))];
+  };
   return {
-    of: (unit) => three(own[unit], there(unit)),
-    all: three(own.reduce(added), lists.reduce(added)),
+    of: (unit) => three([unit]),
+    all: three([...own.keys()]),
     within: (units, value) => {
-      const [low, high] = fewer.ends(less(sum(units, (unit) => own[unit]), sum(units, there)));
+      const [low, high] = three(units)[2];
       return value > 0 ? low <= 0 : value < 0 ? high >= 0 : low !== 0 || high !== 0;
     },
   };

@@ -121,7 +121,7 @@ function arraysOf(packed, where) {
   };
 }
 
-const ARRAY_TYPES = { uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Array, int32: Int32Array };
+const ARRAY_TYPES = { float32: Float32Array, uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Array, int32: Int32Array };
 
 /**
  * The data of a page: this one, or that of another map, or an element of a page that holds another year of `own`, whose areas it
@@ -184,7 +184,7 @@ export async function readData(page = document, whole = false, tell = null, own 
     counts[id] = array(`count:${id}`);
     meanings[id] = words;
   }
-  const data = { meta, meanings, areas, levels, layers, finest: levels.at(-1), nFinest, firstRow, work, home, counts, externalZones, zonesOfWork, isExternal, draws: null, apart: null };
+  const data = { meta, meanings, areas, levels, layers, finest: levels.at(-1), nFinest, firstRow, work, home, counts, externalZones, zonesOfWork, isExternal, draws: null, apart: null, unbiased: null, unbiasedApart: null };
   if (meta.draws && (!meta.draws.later || page !== document)) setDraws(data, await unpack(page, "draws"));
   return data;
 }
@@ -219,8 +219,9 @@ function areasOf({ levels, layers, arrays, degree }, array, { codes, names, shap
 /** Draws of fewer levels are draws of more. */
 export function setDraws(data, packed) {
   const { levels, meta } = data;
-  const of = (apart) => new Draws(levels, meta.draws, arraysOf(packed, meta.draws.arrays), apart);
+  const of = (kind) => new Draws(levels, meta.draws, arraysOf(packed, meta.draws.arrays), kind);
   data.packedDraws = packed;
-  data.draws = of(false);
-  data.apart = meta.draws.tables.some(({ apart }) => apart) ? of(true) : null; // whose noise is of this release alone
+  [data.draws, data.unbiased] = [{}, { unbiased: true }].map(of);
+  const hasApart = meta.draws.tables.some(({ apart }) => apart);
+  [data.apart, data.unbiasedApart] = hasApart ? [{ apart: true }, { apart: true, unbiased: true }].map(of) : [null, null];
 }

@@ -7,15 +7,18 @@ import { distanceKm, rangeOf, standsFor } from "./places.js";
 import { Selection } from "./selection.js";
 
 export class Draws {
-  /** Of the tables, those whose noise is of this release alone, where it has a history: `apart`; or the others. */
-  constructor(levels, { n, low, high, estimated, tables }, array, apart) {
+  /**
+   * Of the tables, those of a kind: `apart`, whose noise is of this release alone, where it has a history; `unbiased`: with what noisy
+   * counts say of each cell, and its variance, in place of draws.
+   */
+  constructor(levels, { n, low, high, estimated, tables }, array, { apart = false, unbiased = false }) {
     this.levels = levels;
-    this.n = n;
+    this.n = unbiased ? 2 : n;
     this.low = low;
     this.high = high;
     this.estimated = estimated; // columns of which jobs by place of work are estimates, and no public totals
     const levelOf = (id) => levels.find((level) => level.id === id) ?? null;
-    const own = [...tables.entries()].filter(([, table]) => table.apart === apart);
+    const own = [...tables.entries()].filter(([, table]) => table.apart === apart && table.unbiased === unbiased);
     this.tables = own.map(([at, table]) => {
       const [home, counts, work] = [array(`home:${at}`), array(`counts:${at}`), new Uint32Array(array(`home:${at}`).length)];
       let cell = 0;
@@ -63,6 +66,24 @@ export class Draws {
 export const added = (a, b) => a.map((value, at) => value + b[at]);
 /** As many as both have. */
 export const less = (a, b) => Float64Array.from({ length: Math.min(a.length, b.length) }, (_, at) => a[at] - b[at]);
+
+/**
+ * The difference of two numbers in each draw, moved towards an unbiased estimate, [estimate, variance], as far as draws spread; left
+ * as it is where there is none. As `differences` of synth/posterior/differences.py, which says why.
+ */
+export function movedDifference(a, b, [unbiased, variance]) {
+  const apart = less(a, b);
+  if (!(variance > 0)) return apart;
+  const mean = (list) => list.reduce((sum, value) => sum + value, 0) / list.length;
+  const spreadOf = (list) => {
+    const middle = mean(list);
+    return list.reduce((sum, value) => sum + (value - middle) ** 2, 0) / (list.length - 1);
+  };
+  const root = Math.sqrt(Math.min((spreadOf(a) + spreadOf(b)) / variance, 1));
+  const moved = (root / (1 + root)) * (unbiased - mean(apart));
+  const n = apart.length;
+  return apart.map((value, draw) => value + Math.round(moved + Math.sign(moved) * ((draw + 0.5) / n - 0.5)));
+}
 const quotients = (a, b) => a.map((value, at) => (b[at] ? value / b[at] : 0));
 /** The unit of a coarser level, or the same, that each unit of a level is in. */
 const unitsIn = (level, coarser) => Int32Array.from(level.starts, (start) => coarser.unitOf[start]);

@@ -22,7 +22,6 @@ from pipelines.cli.main import main
 from pipelines.config.loading import check_config
 from pipelines.service.public.models import ReleaseEntry, ReleaseList
 from pipelines.views.folder import PublicReleaseError
-from pipelines.views.intervals.carrying import without_history
 from pipelines.views.maps import page as map_page
 from pipelines.views.maps.page import build_map, build_site_map
 from pipelines.views.maps.payload import make_years
@@ -30,7 +29,7 @@ from pipelines.views.release import Release, open_release
 
 from .conftest import of_year, write_tracts
 from .map_reader import PHONE, Reader, by_code, expected
-from .truth import ends, numbers
+from .truth import numbers
 
 pytestmark = pytest.mark.slow
 
@@ -163,57 +162,62 @@ def test_the_slider_shows_each_year(browser: Any, file: Path, series: dict[int, 
         assert reader.complaints == []
 
 
+Compared = dict[tuple[int, int], dict[str, pd.DataFrame]]
+
+
 @pytest.fixture(scope="module")
-def apart(series: dict[int, Release], tmp_path_factory: pytest.TempPathFactory) -> dict[int, Release]:
-    """The releases with draws that know nothing of earlier ones."""
-    folder = tmp_path_factory.mktemp("apart")
-    return {year: without_history(release, folder / str(year)) for year, release in series.items()}
+def compared(series: dict[int, Release], tmp_path_factory: pytest.TempPathFactory) -> Compared:
+    """What `odsynth compare` says of residents of tracts and of flows between them, by years."""
+    folder = tmp_path_factory.mktemp("compared")
+    tables: Compared = {}
+    for year, since in ((2019, 2017), (2018, 2017), (2019, 2018)):
+        files = pipelines.compare(series[since], series[year], folder / f"{year}-{since}", home="trct")
+        tables[year, since] = {
+            name: pd.read_csv(files[name], dtype={"home": "str", "work": "str"})
+            for name in ("residents of trct", "trct to trct")
+        }
+    return tables
 
 
-def drawn(release: Release, level: str = "trct") -> np.ndarray:
-    """Residents of the areas of a level in each draw."""
-    cells, n = release.draws().cells(level, None), release.geography.n_units(level)
-    counts = np.zeros((release.draws().draws, n), np.int64)
-    counts[:, cells.home] = cells.counts
-    return counts
+def signed(words: str) -> list[float]:
+    return numbers(words.replace("−", "-").replace("+", ""))
 
 
 @pytest.mark.parametrize("size", [(820, 500), PHONE])
 def test_the_change_since_a_year(
-    browser: Any, file: Path, series: dict[int, Release], apart: dict[int, Release], size: tuple[int, int]
+    browser: Any, file: Path, series: dict[int, Release], compared: Compared, size: tuple[int, int]
 ) -> None:
-    """With intervals of draws that share no noise; what is within noise is grey."""
+    """With the intervals of `odsynth compare`; what is within noise is grey."""
     codes = [str(code) for code in series[2019].geography.codes("trct")]
+    sure = set()
     with Reader(browser, file, size) as reader:
         page = reader.page
         page.select_option("#level", "trct")
         reader.pick_side("home")
-        for year, since in ((2019, 2017), (2018, 2017), (2019, 2018)):
+        for (year, since), tables in compared.items():
             go_to(reader, year)
             page.select_option("#since", str(since))
             page.wait_for_selector(f"#year-words:has-text('{year}, change since {since}')")
             here, there = (residents(series[each]).reindex(codes, fill_value=0) for each in (year, since))
             change = here - there
-            bounds = drawn(apart[year]) - drawn(series[since])
-            known = [ends(values) for values in bounds.T]
-            words = numbers(reader.text("change-words").replace("−", "-").replace("+", ""))
+            ends_of = tables["residents of trct"].set_index("home")[["low", "high"]]
+            words = signed(reader.text("change-words"))
             assert words[:5] == [there.sum(), since, here.sum(), year, change.sum()]
-            assert words[-2:] == ends(bounds.sum(axis=1))
+            assert words[-2:] == [change.sum()] * 2  # jobs are public totals
             seen = dict(zip(codes, page.evaluate(COLOURS, len(codes)), strict=True))
-            for code, (low, high) in zip(codes, known, strict=True):
-                sure = low > 0 if change[code] > 0 else high < 0 if change[code] else low == high == 0
-                assert (seen[code] == "within noise") != sure, (code, seen[code])
-                if sure and change[code]:
-                    assert seen[code].endswith("more" if change[code] > 0 else "fewer"), (code, seen[code])
+            for code, (low, high) in ends_of.iterrows():
+                side = low > 0 if change[code] > 0 else high < 0 if change[code] else low == high == 0
+                assert (seen[code] == "within noise") != side, (year, since, code, seen[code])
+                if side and change[code]:
+                    sure.add(code)
+                    assert seen[code].endswith("more" if change[code] > 0 else "fewer")
             rows = zip(reader.codes("other-table"), reader.table("other-table"), strict=True)
             for code, (_, ours, theirs, less) in rows:
-                found = [numbers(cell.replace("−", "-").replace("+", "")) for cell in (ours, theirs, less)]
+                found = [signed(cell) for cell in (ours, theirs, less)]
                 assert [each[0] for each in found] == [here[code], there[code], change[code]]
-                assert found[2][1:] == known[codes.index(code)]
-            assert "drawn again" not in reader.text("other-words")
+                assert found[2][1:] == ends_of.loc[code].to_list(), (year, since, code)
             assert "made again without them" in reader.text("other-words")
-        beyond = [code for code, (low, high) in zip(codes, known, strict=True) if not low <= 0 <= high]
-        assert beyond  # half of a tract has moved
+        assert sure  # half of a tract has moved
         assert reader.address()["since"] == ["2018"]
         go_to(reader, 2018)
         assert "Changes since 2018 are shown of later years" in reader.text("year-notes")
@@ -223,6 +227,27 @@ def test_the_change_since_a_year(
         page.click("#end-other")
         assert page.input_value("#since") == ""
         assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+        assert reader.complaints == []
+
+
+def test_the_change_of_a_choice(browser: Any, file: Path, compared: Compared) -> None:
+    """Where the workers of a tract live, and where its residents work: as `odsynth compare` says of flows."""
+    flows = compared[2019, 2017]["trct to trct"]
+    code = str(flows["work"].value_counts().index[0])
+    with Reader(browser, file) as reader:
+        reader.hold()
+        reader.page.select_option("#level", "trct")
+        reader.page.select_option("#since", "2017")
+        reader.search(code)
+        for side, other in (("work", "home"), ("home", "work")):
+            reader.pick_side(side)
+            rows = flows[flows[side] == code].set_index(other)
+            shown = dict(zip(reader.codes("other-table"), reader.table("other-table"), strict=True))
+            assert shown
+            for area, (_, ours, theirs, less) in shown.items():
+                row = rows.loc[area]
+                assert [signed(cell)[0] for cell in (ours, theirs)] == [row["B"], row["A"]]
+                assert signed(less)[1:] == [row["low"], row["high"]], (side, area)
         assert reader.complaints == []
 
 
