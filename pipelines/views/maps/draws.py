@@ -20,7 +20,7 @@ from pipelines.views.intervals.carrying import without_history
 from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.release import Release
 
-_FOR_UNBIASED = 1 / 4  # of the limit, that draws leave to unbiased estimates
+_FOR_UNBIASED = 1 / 8  # of the limit, that draws leave to unbiased estimates
 _LEAST_BYTES = 0.1  # that a count takes in a page: where not even these have room, a table is not finished
 
 
