@@ -248,22 +248,21 @@ function differenceIntervals(data, other, state, same, here) {
   };
   const there = byUnit(lists, new Float64Array(theirs.n)); // zeros: it does not have the area
   const [noisy, noisyThere] = [of(data, unbiased, state), byUnit(of(other, theirUnbiased, same), null)];
+  const unknown = [NaN, NaN];
   // Noise of both releases is independent: variances add up.
   const unbiasedOf = (unit) => {
     const [one, two] = [noisy?.[unit], noisyThere(unit)];
-    return one && two ? [one[0] - two[0], one[1] + two[1]] : [NaN, NaN];
+    return one && two ? [one[0] - two[0], one[1] + two[1]] : unknown;
   };
   const fewer = draws.n < theirs.n ? draws : theirs;
   const sum = (units, list) => units.map(list).reduce(added);
-  const three = (units) => {
-    const [a, b] = [sum(units, (unit) => own[unit]), sum(units, there)];
-    return [draws.ends(a), theirs.ends(b), fewer.ends(movedDifference(a, b, sum(units, unbiasedOf)))];
-  };
+  const three = (a, b, told) => [draws.ends(a), theirs.ends(b), fewer.ends(movedDifference(a, b, told))];
+  const allHere = lists.every((_, unit) => here(unit) !== undefined);
   return {
-    of: (unit) => three([unit]),
-    all: three([...own.keys()]),
+    of: (unit) => three(own[unit], there(unit), unbiasedOf(unit)),
+    all: three(own.reduce(added), lists.reduce(added), allHere ? sum([...own.keys()], unbiasedOf) : unknown),
     within: (units, value) => {
-      const [low, high] = three(units)[2];
+      const [low, high] = three(sum(units, (unit) => own[unit]), sum(units, there), sum(units, unbiasedOf))[2];
       return value > 0 ? low <= 0 : value < 0 ? high >= 0 : low !== 0 || high !== 0;
     },
   };
