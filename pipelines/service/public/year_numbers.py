@@ -142,6 +142,8 @@ def _asked(
         release = None
     if release is None:
         return "It is damaged on this server.", None
+    if not opened.prepared.flows.is_dir():  # no reason to say nothing of the other years
+        return "Its tables are not made yet: ask again in a minute.", None
     if _jobs(release) != _jobs(same.release):
         return "It is of another region, or counts other jobs.", None
     try:
