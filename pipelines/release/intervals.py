@@ -154,18 +154,13 @@ def interval_texts(plan: ReleasePlan, folder: Path) -> dict[str, str]:
     return {name: _text(frame) for name, frame in interval_frames(plan, folder).items()}
 
 
-def interval_levels(plan: ReleasePlan) -> list[str]:
-    """Return the levels of `interval_frames`, coarsest first: that of the public model, and those above."""
-    levels = [*plan.geography.levels, plan.geography.block_level]
-    return levels[: levels.index(plan.level) + 1]
-
-
 def interval_frames(plan: ReleasePlan, folder: Path) -> dict[str, pd.DataFrame]:
     """Return the tables of areas and flows that follow from the draws of a public folder, by file."""
     geography, flows = plan.geography, read_draws(plan, interval_tables(plan)[0], folder)
     names, areas, pairs = read_names(folder, geography), [], []
     assert flows.work is not None
-    for level in interval_levels(plan):
+    levels = [*geography.levels, geography.block_level]
+    for level in levels[: levels.index(plan.level) + 1]:
         of_unit = geography.unit_of(level, geography.starts(plan.level)).astype(np.int64)
         home, work = of_unit[flows.home], of_unit[flows.work]
         for count, area in (("residents", home), ("jobs", work)):

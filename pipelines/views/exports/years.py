@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
@@ -14,9 +13,9 @@ import pyarrow.parquet as pq
 from geo_data.arguments import PathLike, path_of
 from pipelines.config.languages import ENGLISH
 from pipelines.release import pages as of_release
-from pipelines.release.intervals import INTERVALS_FILE, interval_frames, interval_levels
+from pipelines.release.intervals import INTERVALS_FILE, interval_frames
 from pipelines.storage.durable import whole_folder
-from pipelines.views.changes.comparable import check_alike
+from pipelines.views.changes.comparable import check_years
 from pipelines.views.exports.source import ExportError
 from pipelines.views.folder import blame_release, check_target
 from pipelines.views.pages import render
@@ -47,10 +46,10 @@ def export_years(sources: Iterable[PathLike | Release], to: PathLike) -> dict[st
     Raises
     ------
     ExportError
-        If there are fewer than two releases, or two of one year.
+        If there are fewer than two releases.
     PublicReleaseError
-        If the releases are of other jobs, blocks or areas; one has no draws, or is damaged; or the folder is
-        there already, or in a public one.
+        If the releases are of one year, or of other jobs, blocks or areas; one has no draws, or is damaged;
+        or the folder is there already, or in a public one.
 
     Examples
     --------
@@ -90,13 +89,7 @@ def _check(releases: list[Release], to: Path) -> None:
         raise ExportError(
             f"{len(releases)} release makes no series. Fix: name two or more, of different years"
         )
-    first = releases[0]
-    for release, other in itertools.pairwise(releases):
-        if release.year == other.year:
-            both = f"{release.public} and {other.public}"
-            raise ExportError(f"{both} are both of {release.year}. Fix: name one release for each year")
-        levels = [level for level in interval_levels(first.plan) if level in interval_levels(other.plan)]
-        check_alike(first, other, levels)
+    check_years(releases)
 
 
 def _write_parquet(path: Path) -> None:
