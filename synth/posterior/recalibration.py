@@ -10,6 +10,8 @@ model right, x would be the mean of a normal prior with mean m and variance P, a
 s = w v and x = m + w (y - m), which give m and P. How far y is from m in all blocks of a size tells by which
 factor P is too small. With the larger P the mean and the variance of each sum follow again, and the draws of
 its cells are scaled to these. The factor is never below 1: draws that are too far apart are left.
+
+Blocks may cut cells. Then x and s are of draws whose cells divide as those of the estimate do (`UnitShares`).
 """
 
 from __future__ import annotations
@@ -106,26 +108,22 @@ class MeasuredFlows:
     def sums(self, scales: Sequence[Blocks], shares: UnitShares | None = None) -> list[BlockSums]:
         """Return what is known of the jobs of blocks, by scale, if cells divide by these shares.
 
-        Without shares, blocks that have a part of a cell are left out: nothing unbiased tells of them.
+        Without shares, blocks with a part of a cell are left out: nothing unbiased tells how that divides.
         """
         sums: list[list[BlockSums]] = [[] for _ in scales]
-        cut: list[list[Int64]] = [[np.zeros(0, np.int64)] for _ in scales]
         for groups, parts in self.runs():
             unbiased = self.evidence.unbiased(self.table, groups)
             work, of_group = np.unique(self.work[groups], return_inverse=True)
-            share = parts.equal_shares(work.size) if shares is None else shares.of(work, parts)
-            for blocks, of_scale, cut_of_scale in zip(scales, sums, cut, strict=True):
+            share = np.repeat(parts.equal(), work.size, axis=0) if shares is None else shares.of(work, parts)
+            for blocks, of_scale in zip(scales, sums, strict=True):
                 areas = _Areas.of(blocks.home, parts, share, of_group)
                 number = blocks.of(areas.numbers, blocks.work[self.work[groups]][:, np.newaxis])
                 value, variance = self._estimates(groups, unbiased, areas)
+                if shares is None:
+                    value[:, areas.cut()] = np.nan
                 of_groups = BlockSums(number.ravel(), value.ravel(), variance.ravel())
                 of_scale.append(BlockSums.joined([of_groups]))  # most groups share their work area
-                if shares is None:
-                    cut_of_scale.append(number[:, areas.cut].ravel())
-        return [
-            BlockSums.joined(of_scale).without(np.concatenate(cut_of_scale))
-            for of_scale, cut_of_scale in zip(sums, cut, strict=True)
-        ]
+        return [BlockSums.joined(of_scale).known() for of_scale in sums]
 
     def _estimates(
         self, groups: Int64, unbiased: tuple[Float64, Float64, Float64], areas: _Areas
@@ -154,9 +152,9 @@ class CellParts(NamedTuple):
         cell = np.repeat(np.arange(first.size), last - first + 1)
         return cls(cell, first[cell] + np.arange(cell.size) - np.searchsorted(cell, cell))
 
-    def equal_shares(self, n: int) -> Float64:
-        """Return n rows of the share that each part has if cells divide evenly."""
-        return np.broadcast_to(1 / np.bincount(self.cell)[self.cell], (n, self.cell.size))
+    def equal(self) -> Float64:
+        """Return equal shares of the parts of each cell, shape (1, n_parts)."""
+        return (1 / np.bincount(self.cell)[self.cell])[np.newaxis]
 
 
 class UnitShares:
@@ -222,10 +220,10 @@ class BlockSums(NamedTuple):
         sums = (np.bincount(position, column).astype(np.float64) for column in (value, variance))
         return cls(distinct, *sums)
 
-    def without(self, numbers: Int64) -> BlockSums:
-        """Return the other blocks."""
-        others = ~np.isin(self.number, numbers)
-        return BlockSums(self.number[others], self.value[others], self.variance[others])
+    def known(self) -> BlockSums:
+        """Return those that have estimates."""
+        known = np.isfinite(self.value)
+        return BlockSums(self.number[known], self.value[known], self.variance[known])
 
 
 class _Areas(NamedTuple):
@@ -246,11 +244,9 @@ class _Areas(NamedTuple):
         shares = np.add.reduceat(share[:, order], first, axis=1)
         return cls(numbers, begin, cell[first], shares[of_group])
 
-    @property
     def cut(self) -> NDArray[np.bool_]:
-        """Say which areas have a part of a cell that has other parts, if each part has a share."""
-        parted = (self.share < 1 - 1e-9).any(axis=0)
-        return np.asarray(np.logical_or.reduceat(parted, self.begin))
+        """Say of each area whether it has a part of a cell only."""
+        return np.asarray(np.logical_or.reduceat((self.share < 1 - 1e-9).any(axis=0), self.begin))
 
     def sums(self, values: Float64, squared: bool = False) -> Float64:
         """Add up the parts of cells, along the last axis, by area, times shares or their squares."""
