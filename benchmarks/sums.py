@@ -8,8 +8,8 @@ alone. Counted are flows between units of the public model, residents of a unit,
 unit and those nearest to it, 2 to 39 in all, as homes and as workplaces; each with an interval of 90 %. So
 are differences of two such sums. The estimate, the mean of the draws, stands beside the sum of released rows.
 A row is the share of intervals that hold the truth, ties decided at random, and of single releases the lowest
-and the highest. Seconds and bytes are what the step and the files add to the run and to the folder. The region
-is the one that `odsynth simulate --kind region` writes.
+and the highest. Seconds and bytes are what the step and the files add to the run and to the folder. The
+region is what `odsynth simulate --kind region` writes.
 """
 
 from __future__ import annotations
