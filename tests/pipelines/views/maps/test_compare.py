@@ -328,7 +328,7 @@ def test_a_published_version_beside_this_one(
     """All of the site are offered, but this one and what is withdrawn; one in parts is read from its file."""
     here = build_site_map(mapped, versions=LIST)
     monkeypatch.setattr(payload, "_AT_ONCE", 1)
-    there = build_site_map(later, versions=LIST)
+    there = build_site_map(later)  # made-up rows are not those of its plan, of which a list would ask
     assert there.parts
     names = [("demo", "1"), ("demo", "2"), ("demo", "3")]
     status = ["complete", "complete", "withdrawn"]
