@@ -233,8 +233,8 @@ function toldApart(data, other) {
 
 /**
  * Intervals of numbers here, there, and of their differences: {of: unit -> three, all: three, within: (units, difference of
- * these together) -> whether its interval is not on its side of 0}, or {why: there are none}. `same` is the state in the other data,
- * and `here` the unit of this level that a unit there is.
+ * these together) -> whether its interval is not on its side of 0, plain: whether they are of draws alone}, or {why: there are
+ * none}. `same` is the state in the other data, and `here` the unit of this level that a unit there is.
  */
 function differenceIntervals(data, other, state, same, here) {
   const [{ draws, unbiased }, { draws: theirs, unbiased: theirUnbiased }] = toldApart(data, other);
@@ -247,7 +247,8 @@ function differenceIntervals(data, other, state, same, here) {
     return (unit) => at.get(unit) ?? none;
   };
   const there = byUnit(lists, new Float64Array(theirs.n)); // zeros: it does not have the area
-  const [noisy, noisyThere] = [of(data, unbiased, state), byUnit(of(other, theirUnbiased, same), null)];
+  const [noisy, theyKnow] = [of(data, unbiased, state), of(other, theirUnbiased, same)];
+  const noisyThere = byUnit(theyKnow, null);
   const unknown = [NaN, NaN];
   // Noise of both releases is independent: variances add up.
   const unbiasedOf = (unit) => {
@@ -260,6 +261,7 @@ function differenceIntervals(data, other, state, same, here) {
   const allHere = lists.every((_, unit) => here(unit) !== undefined);
   return {
     of: (unit) => three(own[unit], there(unit), unbiasedOf(unit)),
+    plain: !noisy || !theyKnow,
     all: three(own.reduce(added), lists.reduce(added), allHere ? sum([...own.keys()], unbiasedOf) : unknown),
     within: (units, value) => {
       const [low, high] = three(sum(units, (unit) => own[unit]), sum(units, there), sum(units, unbiasedOf))[2];
@@ -333,6 +335,7 @@ function otherWords({ sums: [here, there], beyond, intervals }, { level }) {
     say("differ_most", { many: level.many }),
     intervals.all ? say("difference_intervals") : intervals.why,
     intervals.all && say("grey_differences"),
+    intervals.plain && say("differences_of_draws"),
   );
 }
 
@@ -359,6 +362,7 @@ function changesWords(data, { beyond, intervals }, { level, change }) {
     beyond > 0 && say("areas_gone", { n: beyond, between: level.between }),
     say("change_most", { many: level.many }),
     intervals.all && say("change_intervals"),
+    intervals.plain && say("differences_of_draws"),
     intervals.all && data.meta.draws.history && say("change_redrawn", change),
   );
 }
