@@ -31,7 +31,7 @@ from pipelines.service.public.flow_queries import Estimate
 from pipelines.service.public.preparation import Prepared, prepare
 from pipelines.service.public.year_numbers import AskedYear, YearNumber
 
-from ..helpers import Page, copy_state, settings_of
+from ..helpers import Page, copy_state, serving, settings_of
 
 NAME, PAGE = "small-region", "/releases/small-region"
 YEARS = f"/api/v1{PAGE}/years"
@@ -310,3 +310,28 @@ def test_data_portals_read_one_series(client: TestClient) -> None:
         for part in graph.objects(each, dcat.distribution):
             file = str(graph.value(part, dcat.downloadURL)).removeprefix("http://127.0.0.1:8765")
             assert client.head(file).status_code == 200
+
+
+@pytest.mark.slow
+def test_the_map_of_a_year_has_a_slider_over_the_others(
+    office: Office, library: Path, browser: Any, tmp_path: Path
+) -> None:
+    """Of each year the version that stands for it; nothing of these is fetched before the slider is moved."""
+    state = copy_state(office.state, tmp_path)
+    app = create_app(settings_of(FOLDER=state, LOG=tmp_path / "service.log", WORKERS=0))
+    with serving(app) as address:
+        page, asked = browser.new_page(), list[str]()
+        page.on("request", lambda request: asked.append(request.url.removeprefix(address)))
+        page.goto(f"{address}{PAGE}/2019/map")
+        page.wait_for_selector("#years:not([hidden])", timeout=60_000)
+        assert page.inner_text("#first-year") == "2016"
+        assert "Withdrawn, and so left out: 2017." in page.inner_text("#year-notes")
+        assert [url for url in asked if url.endswith("/map")] == [f"{PAGE}/2019/map"]
+        page.press("#year", "ArrowLeft")
+        page.wait_for_selector("#year-words:has-text('2018')")
+        assert page.inner_text("#title") == "Small region, 2018"
+        assert asked[-1] == f"{PAGE}/2018.1/map"
+        page.press("#year", "ArrowLeft")
+        page.wait_for_selector("#year-status:has-text('2016: it has other kinds of jobs or other areas')")
+        assert page.input_value("#year") == "1"
+        page.close()
