@@ -180,7 +180,7 @@ class UnitShares:
             entries.append((pairs[row, part], cell + cells, self.of(work, parts)[row, part], jobs[row]))
             cells += distinct.size
         self._pair, self._cell, share, jobs = map(np.concatenate, zip(*entries, strict=True))
-        # Groups of a work unit may have other cells: their parts of its jobs are taken to be alike.
+        # Groups of a work unit may have other cells: each is taken to have its part of all homes.
         self._share = share * jobs / np.bincount(self._pair, jobs)[self._pair]
 
     def _pairs(self, work: Int64, parts: CellParts) -> Int64:
