@@ -94,7 +94,7 @@ class Relationship:
         What errors call the columns of codes.
     codes : (Series of str, Series of str)
     shared : ndarray of float64
-        What the two areas of a row share: land, or a weight.
+        What the two areas of a row share: land, or a weight; infinite where the file does not say.
     water : ndarray of float64
         Water that they share, by which areas without land are linked.
     of_a_first : bool
@@ -288,7 +288,8 @@ def read_relationship(
         path,
         (_called(sides[0]), _called(sides[1])),
         (one, other),
-        frame[shared].to_numpy(np.float64) if shared else np.ones(len(frame)),
+        # Where nothing says how much is shared, nothing is little.
+        frame[shared].to_numpy(np.float64) if shared else np.full(len(frame), np.inf),
         frame[water].to_numpy(np.float64) if water else np.zeros(len(frame)),
         columns is not None,
     )

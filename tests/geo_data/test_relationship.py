@@ -128,6 +128,19 @@ def test_columns_of_another_file_are_named(a: Geography, b: Geography, tmp_path:
         read_relationship(path, ("now", "then"), "size").link(a, b)
 
 
+def test_all_rows_of_a_file_without_shares_are_links(a: Geography, b: Geography, tmp_path: Path) -> None:
+    """Also that of two areas each of which is in a row with five others."""
+    path = tmp_path / "lookup.csv"
+    one, other = ([*dict.fromkeys(side[:11] for side in sides)] for sides in zip(*PAIRS, strict=True))
+    rows = {(one[0], code) for code in other[:5]} | {(code, other[0]) for code in one[1:5]}
+    rows |= {(code, other[5]) for code in one[5:]} | {(one[5], code) for code in other[6:]}
+    path.write_text(table(["then", "now"], sorted(rows)))
+    links = read_relationship(path, ("then", "now")).link(a, b)
+    assert links.slight == 0
+    assert links.slight_share == 0
+    assert len(named_groups(links)) == 2
+
+
 def test_strips_link_nothing_and_water_links_with_most(a: Geography, b: Geography, tmp_path: Path) -> None:
     """Neighbours would be linked one after another; but every block is linked with one."""
     path = tmp_path / "relationship.txt"
