@@ -111,8 +111,8 @@ async def get_years(request: Request, name: Name, query: Annotated[YearQuery, Qu
 
     Areas are named as for flows, and all areas of a side are added up: home=44007 counts who lives there,
     work=44007 who works there, both together who does both. A year has the number of the version to be used
-    for it. It has none, and says why, if that was withdrawn, has no such area, or has other blocks in it than
-    the newest year.
+    for it. It has none, and says why, if that was withdrawn, is damaged or not prepared yet, has no such
+    area, or has other blocks in it than the newest year.
     """
     catalog: Catalog = request.app.state.catalog
 

@@ -22,6 +22,7 @@ from pipelines.service.public.flow_queries import (
 from pipelines.service.public.formats import Part, Table
 from pipelines.service.public.models import SYNTHETIC
 from pipelines.service.store import ServiceError
+from pipelines.views.folder import PublicReleaseError
 from pipelines.views.release import Release
 
 ABOUT_CHANGES = (
@@ -29,6 +30,7 @@ ABOUT_CHANGES = (
     "Where two releases can be compared, odsynth compare gives each difference with an interval of its own."
 )
 """What pages and answers with several years say."""
+_DAMAGED = "It is damaged on this server."
 
 
 @dataclass(frozen=True)
@@ -132,30 +134,40 @@ def _part(rows: pa.RecordBatch) -> Part:
 def _asked(
     catalog: Catalog, version: Version, same: Selection
 ) -> tuple[str | None, tuple[OpenVersion, Selection] | None]:
-    """The note of a year, and its question, if its number is of the same jobs in the same areas."""
+    """The note of a year, and its question, if its number is of the same jobs in the same areas.
+
+    Whatever is wrong with a year, the others are told.
+    """
     if version.state.withdrawn is not None:
         return f"Withdrawn: {version.state.withdrawn.text}", None
+    if version.status == "damaged":
+        return _DAMAGED, None
     opened = catalog.opened(version)
+    if not opened.prepared.flows.is_dir():
+        return "Its tables are not made yet.", None
     try:
-        release = None if version.status == "damaged" else opened.release
-    except ServiceError:
-        release = None
-    if release is None:
-        return "It is damaged on this server.", None
-    if not opened.prepared.flows.is_dir():  # no reason to say nothing of the other years
-        return "Its tables are not made yet: ask again in a minute.", None
+        found = _understood(opened.release, same)
+    except (ServiceError, PublicReleaseError):
+        return _DAMAGED, None
+    if isinstance(found, str):
+        return found, None
+    errata = " ".join(f"Erratum: {remark.text}" for remark in version.state.errata)
+    return errata or None, (opened, found)
+
+
+def _understood(release: Release, same: Selection) -> Selection | str:
+    """A question as a release understands it; or why that is not the same question."""
     if _jobs(release) != _jobs(same.release):
-        return "It is of another region, or counts other jobs.", None
+        return "It is of another region, or counts other jobs."
     try:
         selection = select(release, same.question)
     except ServiceError:
-        return "It has no such area, level or attribute.", None
+        return "It has no such area, level or attribute."
     if _categories(selection) != _categories(same):
-        return f"Its jobs have other categories than those of {same.release.year}.", None
-    if any(_blocks(selection, side) != _blocks(same, side) for side in SIDES):
-        return f"Its geography there is another than that of {same.release.year}.", None
-    errata = " ".join(f"Erratum: {remark.text}" for remark in version.state.errata)
-    return errata or None, (opened, selection)
+        return f"Its jobs have other categories than those of {same.release.year}."
+    if not all(_same_blocks(selection, same, side) for side in SIDES):
+        return f"Its geography there is another than that of {same.release.year}."
+    return selection
 
 
 def _jobs(release: Release) -> tuple[str, ...]:
@@ -170,10 +182,21 @@ def _categories(selection: Selection) -> list[tuple[str, ...]]:
     return [categories[name] for name, of in count_columns(categories).items() if counts & {*of}]
 
 
-def _blocks(selection: Selection, side: Side) -> tuple[str, set[str]]:
+def _same_blocks(one: Selection, other: Selection, side: Side) -> bool:
+    """Whether two questions are about the same blocks on a side."""
+    if one.release.geography.block_level != other.release.geography.block_level:
+        return False
+    codes, others = (_blocks(selection, side) for selection in (one, other))
+    # Mostly they have the same order, and a state has hundreds of thousands.
+    return codes.equals(others) or (
+        len(codes) == len(others) and {*codes.to_pylist()} == {*others.to_pylist()}
+    )
+
+
+def _blocks(selection: Selection, side: Side) -> pa.Array:
     """The blocks that are asked for on a side; of all of them, the areas of the coarsest level."""
     geography = selection.release.geography
     if selection.units[side] is None:  # one block that was split is the same region still
-        return geography.block_level, {*geography.codes(selection.release.levels[0])}
+        return pa.array(geography.codes(selection.release.levels[0]), pa.string())
     inside = np.flatnonzero(selection.areas(side) >= 0)
-    return geography.block_level, {*geography.block_codes.take(pa.array(inside)).to_pylist()}
+    return geography.block_codes.take(pa.array(inside))
