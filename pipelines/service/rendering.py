@@ -16,6 +16,7 @@ from starlette.responses import HTMLResponse
 from pipelines.release.promises import short_bound
 from pipelines.storage.templates import template_environment
 from pipelines.views.accuracy import percent
+from pipelines.views.labels import job_type_words
 from synth import decimal_down
 
 HTML = "text/html; charset=utf-8"
@@ -46,6 +47,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "capital": _capital,
         "day": _day,
+        "job_type": job_type_words,
         "megabytes": _megabytes,
         "percent": percent,
         "short": short_bound,

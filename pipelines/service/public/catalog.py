@@ -96,6 +96,13 @@ class Version:
         return self.certificate.release.title if self.certificate else self.state.name
 
     @property
+    def kind(self) -> tuple[str, str] | None:
+        """Of which state, and of which type, the jobs are that it counts; None if that cannot be read."""
+        if self.certificate is None:
+            return None
+        return self.certificate.release.state, self.certificate.release.job_type
+
+    @property
     def page(self) -> str:
         """Where its page is, from the root of the service; below ``/api/v1`` the API has the version."""
         return _page(self.state.name, self.state.version)
@@ -130,11 +137,10 @@ class Series:
     @classmethod
     def of(cls, name: str, versions: Iterable[Version]) -> Series:
         """Put versions of a name in order, which come newest first."""
-        groups: dict[tuple[int | None, str, str], list[Version]] = {}
+        groups: dict[tuple[int | None, tuple[str, str] | None], list[Version]] = {}
         for version in versions:
-            released = version.certificate and version.certificate.release
-            kind = (released.year, released.state, released.job_type) if released else (None, "", "")
-            groups.setdefault(kind, []).append(version)
+            year = version.certificate and version.certificate.release.year
+            groups.setdefault((year, version.kind), []).append(version)
         years = []
         for (year, *_), group in sorted(groups.items(), key=lambda each: each[0][0] or 0, reverse=True):
             first, *others = sorted(group, key=lambda version: version.status != "complete")
@@ -159,6 +165,16 @@ class Series:
     def first(self) -> Version:
         """The version to be used of the newest year; if none can be used, that of the newest year."""
         return next(iter(self.usable), self.years[0].version)
+
+    @property
+    def alike(self) -> list[Version]:
+        """The versions to be used that count the same kind of jobs as the first: of one year each."""
+        return [version for version in self.usable if version.kind == self.first.kind]
+
+    @property
+    def several_kinds(self) -> bool:
+        """Whether its versions count jobs of several kinds."""
+        return len({version.kind for version in self.versions} - {None}) > 1
 
     @property
     def versions(self) -> list[Version]:

@@ -144,7 +144,7 @@ def _asked(
         return _DAMAGED, None
     opened = catalog.opened(version)
     if not opened.prepared.flows.is_dir():
-        return "Its tables are not made yet.", None
+        return "Its tables are not made yet: ask again in a minute.", None
     try:
         found = _understood(opened.release, same)
     except (ServiceError, PublicReleaseError):

@@ -10,7 +10,7 @@ import io
 import json
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,12 @@ from pipelines.config.loading import check_config
 from pipelines.publishing.correcting import correct
 from pipelines.service import create_app
 from pipelines.service.public import answers
+from pipelines.service.public.catalog import Catalog, Series, Version
 from pipelines.service.public.charts import Chart
-from pipelines.service.public.flow_queries import Estimate
+from pipelines.service.public.flow_queries import Estimate, FlowQuestion
 from pipelines.service.public.preparation import Prepared, prepare
-from pipelines.service.public.year_numbers import AskedYear, YearNumber
+from pipelines.service.public.year_numbers import AskedYear, YearlyQuestion, YearNumber
+from pipelines.service.rendering import text
 
 from ..helpers import Page, copy_state, serving, settings_of
 
@@ -160,6 +162,41 @@ def test_the_whole_region_is_the_same_with_other_blocks(client: TestClient) -> N
     assert years == {2016: 600, 2017: None, 2018: 600, 2019: 600}
 
 
+def test_a_year_whose_tables_are_not_made_leaves_the_others(app: FastAPI, client: TestClient) -> None:
+    """As just after its publication; caches ask again when it has its number."""
+    before = client.get(YEARS)
+    tables = app.state.catalog.prepared(app.state.catalog.version(NAME, "2018.1").sha256).flows
+    tables.rename(tables.with_name("away"))
+    try:
+        meanwhile = client.get(YEARS)
+        page = client.get(f"{PAGE}/2019/flows?area=03001&kind=cty&side=home")
+    finally:
+        tables.with_name("away").rename(tables)
+    years = {row["year"]: row for row in meanwhile.json()["years"]}
+    assert (years[2018]["S000"], years[2018]["note"]) == (None, "Its tables are not made yet: ask again in a minute.")
+    assert years[2019]["S000"] == 600
+    assert page.status_code == 200
+    assert "Its tables are not made yet: ask again in a minute." in page.text
+    assert meanwhile.headers["ETag"] != before.headers["ETag"] == client.get(YEARS).headers["ETag"]
+
+
+def test_a_damaged_year_leaves_the_others(office: Office) -> None:
+    """Also where the list of versions does not know it yet: the content of a file is another."""
+    catalog = Catalog(settings_of(FOLDER=office.state, LOG=office.state / "service.log", WORKERS=0))
+    plan = catalog.version(NAME, "2018.1").folder / "plan" / "plan.json"
+    whole, mode = plan.read_bytes(), plan.stat().st_mode
+    plan.chmod(0o600)
+    plan.write_bytes(whole[:-9])
+    try:
+        found = YearlyQuestion.find(catalog, catalog.open(NAME, "2019"), FlowQuestion())
+        numbers = {number.asked.year: number for number in found.numbers()}
+    finally:
+        plan.write_bytes(whole)
+        plan.chmod(mode)
+    assert (numbers[2018].jobs, numbers[2018].asked.note) == ((), "It is damaged on this server.")
+    assert numbers[2019].jobs == (600,)
+
+
 def test_a_question_about_years_is_refused_as_one_about_a_version(client: TestClient) -> None:
     for query, status, word in (
         ("?home=nowhere", 404, "home: there is no area"),
@@ -249,6 +286,32 @@ def test_the_page_of_a_series(client: TestClient) -> None:
     catalog = Page(client.get("/").text).described
     assert [each["url"] for each in catalog["dataset"]] == [where]
     assert client.get("/releases/nothing").status_code == 404
+
+
+def test_a_name_with_jobs_of_several_types(client: TestClient, app: FastAPI) -> None:
+    """Years are told apart, and the command on the page compares what can be compared."""
+    all_jobs = [app.state.catalog.version(NAME, version) for version in ("2019", "2018.1")]
+    private = []
+    for version in all_jobs:
+        released = version.certificate.release.model_copy(update={"job_type": "JT02"})
+        certificate = version.certificate.model_copy(update={"release": released})
+        state = replace(version.state, version=f"{version.state.version}-private")
+        private.append(replace(version, state=state, certificate=certificate))
+
+    def page_of(*versions: Version) -> str:
+        series = Series.of(NAME, versions)
+        words = {"shown": None, "figures": {}, "described": None, "about_changes": ""}
+        return text("series.html", series=series, settings=app.state.settings, **words)
+
+    page = page_of(private[0], *all_jobs)
+    assert "odsynth compare" not in page  # of private jobs there is one year
+    assert page.count("<small>all jobs, ") == 2
+    assert page.count("<small>all private jobs, ") == 1
+    page = page_of(private[0], *all_jobs, private[1])
+    command = page[page.index("odsynth compare") :].partition("</code>")[0]
+    assert f"{PAGE}/2018.1-private \\\n" in command
+    assert f"{PAGE}/2019-private --to" in command
+    assert "<small>" not in client.get(PAGE).text.partition('id="years"')[2].partition("</section>")[0]
 
 
 def test_an_answer_has_the_numbers_of_all_years(client: TestClient) -> None:
