@@ -49,7 +49,7 @@ def _of_series(catalog: Catalog, series: Series, address: str) -> Iterator[Node]
     yield {
         **where,
         "@type": "dcat:DatasetSeries",
-        "dct:title": _text(series.title),
+        "dct:title": newest["dct:title"] | {"@value": series.title},  # in the language of its releases
         "dct:description": _text(in_a_series(series)),
         "dcat:landingPage": where,
         "dct:temporal": {
@@ -83,9 +83,8 @@ def _data_set(catalog: Catalog, version: Version, series: Series, address: str) 
         "dcat:landingPage": where,
         "dcat:version": version.state.version,
         **({"dcat:previousVersion": {"@id": f"{address}{before[0].page}"}} if before else {}),
-        **(
-            {"adms:versionNotes": errata} if (errata := [_text(e.text) for e in version.state.errata]) else {}
-        ),
+        # Officers write errata in the language that they like.
+        **({"adms:versionNotes": errata} if (errata := [each.text for each in version.state.errata]) else {}),
     }
 
 
