@@ -139,7 +139,7 @@ class Series:
         """Put versions of a name in order, which come newest first."""
         groups: dict[tuple[int | None, tuple[str, str] | None], list[Version]] = {}
         for version in versions:
-            year = version.certificate and version.certificate.release.year
+            year = None if version.certificate is None else version.certificate.release.year
             groups.setdefault((year, version.kind), []).append(version)
         years = []
         for (year, *_), group in sorted(groups.items(), key=lambda each: each[0][0] or 0, reverse=True):
