@@ -11,8 +11,8 @@
     CACHE/SHA256/key_figures.json  key figures (`pipelines.views.key_figures`)
 
 The names are of the content, those of parts of maps of theirs; those of pages are of the water and roads too
-that went into them. So nothing here is ever out of date, and all of it may be
-deleted at any time.
+that went into them. So nothing here is out of date but by another version of the program (docs/deployment.md,
+*Upgrade*), and all of it may be deleted at any time.
 """
 
 from __future__ import annotations
