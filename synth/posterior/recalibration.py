@@ -9,7 +9,7 @@ Take a sum whose draws have mean x and variance s, and whose unbiased estimate y
 model right, x would be the mean of a normal prior with mean m and variance P, and of y: with w = P / (P + v),
 s = w v and x = m + w (y - m), which give m and P. How far y is from m in all blocks of a size tells by which
 factor P is too small. With the larger P the mean and the variance of each sum follow again, and the draws of
-its cells are scaled to these. The factor is never below 1: draws that are too far apart are left.
+its cells are scaled to these. The factor is never below 1, and no sum stays more uncertain than its estimate.
 
 Blocks may cut cells. Then x and s are of draws whose cells divide as those of the estimate do (`UnitShares`).
 """
@@ -303,7 +303,8 @@ def _moves(sums: Float64, value: Float64, variance: Float64) -> Float64:
     if np.count_nonzero(some) < _FEWEST_BLOCKS:
         return result
     x, y, v = mean[some], value[some], variance[some]
-    s = np.minimum(_smoothed(spread[some], x, v), _MOST_KNOWN * v)
+    drawn = _smoothed(spread[some], x, v)
+    s = np.minimum(drawn, _MOST_KNOWN * v)
     w = s / v
     prior = s / (1 - w)
     middle = x - w / (1 - w) * (y - x)
@@ -311,7 +312,7 @@ def _moves(sums: Float64, value: Float64, variance: Float64) -> Float64:
     wider = float((((y - middle) ** 2 - v) * prior * weight).sum() / (prior**2 * weight).sum())
     prior = prior * max(wider, 1.0)
     w = prior / (prior + v)
-    result[:, some] = middle + w * (y - middle) + (sums[:, some] - x) * np.sqrt(w * v / s) - sums[:, some]
+    result[:, some] = middle + w * (y - middle) + (sums[:, some] - x) * np.sqrt(w * v / drawn) - sums[:, some]
     return result
 
 

@@ -152,13 +152,14 @@ class _Weights:
 
 
 def _scales(geography: Geography, home_level: str, work_level: str) -> list[Blocks]:
-    """Return blocks of few neighbouring units, of more, of more over all workplaces, and of larger areas."""
+    """Return blocks of few neighbouring units, of more, of both over all workplaces, and of larger areas."""
     of_home, of_work = (_areas_of(geography, level) for level in (home_level, work_level))
     everywhere = np.zeros(geography.n_units(work_level), np.int64)
     (small, middle, large), (small_work, middle_work, large_work) = of_home, of_work
     return [
         Blocks(small, small_work),
         Blocks(middle, middle_work),
+        Blocks(small, everywhere),
         Blocks(middle, everywhere),
         Blocks(large, large_work),
     ]
