@@ -34,7 +34,7 @@ function columnsOf({ selection, side }, { values, between, compared }) {
 function endsOf({ intervals, compared }, units) {
   const names = { values: "", come: "come_from_here_", leave: "go_to_here_", there: "in_other_map_", difference: "difference_" };
   const beside = (at) => (unit) => compared.intervals.of(unit)[at];
-  const differences = compared?.intervals ? { there: beside(1), difference: beside(2) } : {};
+  const differences = compared?.intervals?.of ? { there: beside(1), difference: beside(2) } : {};
   const columns = Object.entries({ ...intervals, ...differences }).flatMap(([which, ends]) => {
     const all = units.map(ends);
     return [0, 1].map((at) => [`${names[which]}${at ? "high" : "low"}`, all.map((each) => each[at])]);

@@ -267,6 +267,21 @@ def test_a_choice_stays_when_the_year_changes(browser: Any, file: Path, series: 
         assert reader.complaints == []
 
 
+@pytest.mark.parametrize("side", ["work", "home"])
+def test_a_change_is_saved(browser: Any, file: Path, series: dict[int, Release], side: str) -> None:
+    """Of jobs by workplace, which are public and have no intervals, too."""
+    with Reader(browser, file, link=f"#level=trct&side={side}&since=2017") as reader:
+        reader.page.wait_for_selector("#legend-title:has-text('change from 2017 to 2019')")
+        with reader.page.expect_download() as waiting:
+            reader.page.click("#save-csv")
+        saved = pd.read_csv(waiting.value.path(), dtype={"code": str}).set_index("code")
+        here, there = (by_code(series[year], expected(series[year]), side, "trct") for year in (2019, 2017))
+        change = here.sub(there, fill_value=0)
+        assert saved["difference"].sort_index().equals(change.reindex(saved.index, fill_value=0).sort_index())
+        assert ("difference_low" in saved) == (side == "home")
+        assert reader.complaints == []
+
+
 def test_the_picture_and_paper_have_the_years_in_their_legend(browser: Any, file: Path) -> None:
     link = "#level=trct&side=home&count=S000&unit=km&since=2017"
     with Reader(browser, file, link=link) as reader:
