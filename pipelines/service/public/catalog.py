@@ -142,7 +142,10 @@ class Series:
             year = None if version.certificate is None else version.certificate.release.year
             groups.setdefault((year, version.kind), []).append(version)
         years = []
-        for (year, *_), group in sorted(groups.items(), key=lambda each: each[0][0] or 0, reverse=True):
+        # Of a year with several kinds, all jobs (JT00) come before others, whichever was corrected last.
+        for (year, _), group in sorted(
+            groups.items(), key=lambda each: (-(each[0][0] or 0), each[0][1] or ())
+        ):
             first, *others = sorted(group, key=lambda version: version.status != "complete")
             years.append(Year(year, first, tuple(others)))
         return cls(name, tuple(years))
