@@ -74,6 +74,20 @@ def test_sums_that_a_model_has_wrong_are_held_as_often_as_they_should(wrong: flo
         assert np.mean(off[1::2]) < 0.8 * np.mean(off[::2]), "the estimate is nearer, too"
 
 
+def test_no_sum_stays_more_uncertain_than_its_estimate() -> None:
+    flows, measured, _, block = flows_of(0.0, 3)
+    mean = flows.counts.mean(axis=0)
+    wide = np.maximum(mean + 6 * (flows.counts - mean), 0.1)
+    new = recalibrated(DrawnFlows(HOME, WORK, wide), measured, [Blocks(NEIGHBOURS, NEIGHBOURS)])
+    before, after = (
+        np.stack([np.bincount(block, row) for row in counts])[:, np.unique(block)].var(axis=0, ddof=1).mean()
+        for counts in (wide, new)
+    )
+    of_estimate = NEAR**2 * 30.0
+    assert before > 2 * of_estimate, "else nothing is shown"
+    assert after == pytest.approx(of_estimate, rel=0.15)
+
+
 def test_exact_numbers_of_jobs_stay() -> None:
     flows, measured, truth, _ = flows_of(0.2, 1)
     counts = (
