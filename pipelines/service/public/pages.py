@@ -338,6 +338,7 @@ async def flows(
                 matches=[_Match.of(release, *each) for each in found.areas] if found else [],
                 suggested=suggested_names(release),
                 numbers=numbers,
+                in_place=catalog.series(name).year_of(published).version,
                 chart=Chart.of(numbers),
                 about_changes=ABOUT_CHANGES,
                 others=_same_state(catalog, published),

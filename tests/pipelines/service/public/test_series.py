@@ -319,6 +319,9 @@ def test_an_answer_has_the_numbers_of_all_years(client: TestClient) -> None:
             assert f">{row['low']} to {row['high']}</td>" in shown
     assert section.count("<circle") == 2
     assert "Do not subtract two years" in section
+    assert "in place of this one" not in section
+    replaced = client.get(f"{PAGE}/2018/flows?area=03001&kind=cty&side=home").text
+    assert f'Of 2018 the table has <a href="{PAGE}/2018.1">' in replaced
 
 
 def test_no_chart_draws_a_line_over_a_year_without_a_number() -> None:
