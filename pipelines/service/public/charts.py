@@ -19,7 +19,7 @@ _MOST_YEARS = 8  # that have room below
 class Chart:
     """Estimates with their intervals; the scale begins at 0, so that noise does not look like change."""
 
-    lines: list[str]  # Points of each line: of years that follow each other without a gap
+    lines: list[str]  # Points of each line, which ends where a year of the series has no number
     bands: list[str]  # Points of the intervals around each
     ranges: list[tuple[float, float, float]]  # Of each year: x, and y of the ends of its interval
     dots: list[tuple[float, float]]
