@@ -355,7 +355,10 @@ def test_a_comparison_is_in_the_language_of_both_releases(
         files.append(pipelines.compare(*pair, tmp_path / str(number), home="trct", by="SE"))
         lines = files[-1]["read-me"].read_text(encoding="utf-8").splitlines()
         lines = [line for line in lines if not line.startswith(("A: ", "B: "))]
-        said.append([{*re.findall(r"[^\W\d]{4,}", text)} for text in ("\n".join(lines), drawn[-1])])
+        picture = drawn[-1]
+        for release in pair:
+            picture = picture.replace(release.content_sha256[:12], "")  # whose letters are words by chance
+        said.append([{*re.findall(r"[^\W\d]{4,}", text)} for text in ("\n".join(lines), picture)])
     assert [*files[0]] == [*files[1]]
     names = {"home", "work", "high", "difference", "beyond_noise", "True", "minus", "trct", "Small", "region"}
     names |= {*re.findall(r"[^\W\d]{4,}", " ".join(path.name for path in files[0].values()))}
