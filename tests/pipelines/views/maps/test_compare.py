@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 from functools import lru_cache
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -22,6 +22,7 @@ from pipelines.views.maps.page import build_site_map
 from pipelines.views.release import Release, open_release
 
 from .map_reader import Reader, expected, mean_km, median_km
+from .published_site import LIST, PublishedSite
 from .truth import Truth, ends, numbers
 
 pytestmark = pytest.mark.slow
@@ -303,25 +304,6 @@ def test_intervals_of_two_releases(
         assert reader.complaints == []
 
 
-class Published(SimpleHTTPRequestHandler):
-    """A site as the service is: a list of what is published, and maps."""
-
-    pages: ClassVar[dict[str, bytes]] = {}
-
-    def do_GET(self) -> None:
-        content = self.pages.get(self.path)
-        self.send_response(404 if content is None else 200)
-        self.send_header("Content-Type", "application/json" if self.path == LIST else "text/html")
-        self.end_headers()
-        self.wfile.write(content or b"")
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-LIST = "/api/v1/releases"
-
-
 def test_a_published_version_beside_this_one(
     browser: Any, mapped: Release, later: Release, library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,7 +319,7 @@ def test_a_published_version_beside_this_one(
         for (name, version), said in zip(names, status, strict=True)
     ]
     monkeypatch.setattr(
-        Published,
+        PublishedSite,
         "pages",
         {
             LIST: json.dumps({"releases": entries}).encode(),
@@ -346,7 +328,7 @@ def test_a_published_version_beside_this_one(
             **{f"/releases/demo/2/map/{name}": content for name, content in there.parts.items()},
         },
     )
-    with ThreadingHTTPServer(("127.0.0.1", 0), Published) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), PublishedSite) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         site = f"http://127.0.0.1:{server.server_port}"
         with Reader(browser, Path(), site=f"{site}/releases/demo/1/map") as reader:
@@ -364,7 +346,7 @@ def test_a_published_version_beside_this_one(
             page.click("#end-other")
             assert reader.features("flows") != []
             assert page.is_visible("#flows")
-            del Published.pages["/releases/demo/2/map"]
+            del PublishedSite.pages["/releases/demo/2/map"]
             page.select_option("#published", label="Demo region, version 2")
             page.wait_for_selector("#tool-words.warning")
             assert reader.text("tool-words") == "Demo region, version 2: the site answered 404"

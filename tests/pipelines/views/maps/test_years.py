@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,7 @@ from pipelines.views.release import Release, open_release
 
 from .conftest import of_year, write_tracts
 from .map_reader import PHONE, Reader, by_code, expected
+from .published_site import LIST, PublishedSite
 from .truth import numbers
 
 pytestmark = pytest.mark.slow
@@ -375,27 +376,6 @@ def test_years_are_coarser_where_they_have_no_room(
         assert reader.complaints == []
 
 
-class Published(SimpleHTTPRequestHandler):
-    """A site as the service is: a list of what is published, and maps; it remembers what it was asked for."""
-
-    pages: ClassVar[dict[str, bytes]] = {}
-    asked: ClassVar[list[str]] = []
-
-    def do_GET(self) -> None:
-        self.asked.append(self.path)
-        content = self.pages.get(self.path)
-        self.send_response(404 if content is None else 200)
-        self.send_header("Content-Type", "application/json" if self.path == LIST else "text/html")
-        self.end_headers()
-        self.wfile.write(content or b"")
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-LIST = "/api/v1/releases"
-
-
 @pytest.fixture
 def site(
     series: dict[int, Release],
@@ -436,9 +416,9 @@ def site(
     ]
     content = {f"/releases/{name}/{version}/map": page.encode() for (name, version), page in pages.items()}
     content[LIST] = ReleaseList(releases=entries).model_dump_json().encode()
-    monkeypatch.setattr(Published, "pages", content)
-    monkeypatch.setattr(Published, "asked", [])
-    with ThreadingHTTPServer(("127.0.0.1", 0), Published) as server:
+    monkeypatch.setattr(PublishedSite, "pages", content)
+    monkeypatch.setattr(PublishedSite, "asked", [])
+    with ThreadingHTTPServer(("127.0.0.1", 0), PublishedSite) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
@@ -452,7 +432,7 @@ def test_the_years_of_a_site(browser: Any, site: str, series: dict[int, Release]
         assert reader.text("first-year") == "2016"
         assert "Withdrawn, and so left out: 2017." in reader.text("year-notes")
         assert page.locator("#since option").all_inner_texts()[1:] == ["2016", "2018", "2019"]
-        assert {path for path in Published.asked if path.startswith("/releases")} == {
+        assert {path for path in PublishedSite.asked if path.startswith("/releases")} == {
             "/releases/demo/2019/map"
         }
         go_to(reader, 2018)
