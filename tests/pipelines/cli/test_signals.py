@@ -41,7 +41,9 @@ def send(told, shown):
             time.sleep(0.002)
         os._exit(0)
     if told["signal"]:
-        os.waitpid(sender, 0)  # which the first ends
+        os.waitpid(sender, 0)  # which the first ends, unless another thread was given it
+        for _ in range(0 if told["signal"] in told["ignored"] else 3000):  # then it is handled here
+            time.sleep(0.01)
 
 for line in sys.stdin:
     told = json.loads(line)
