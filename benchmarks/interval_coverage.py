@@ -57,7 +57,7 @@ from geo_data.jobs import JobRecords
 from pipelines.config.loading import ReleaseConfig, parse_config
 from pipelines.planning.public_inputs import job_source
 from pipelines.running.demo import demo_inputs
-from pipelines.views.intervals import evidence
+from pipelines.views.intervals import carrying, evidence
 from pipelines.views.intervals.carrying import carry_draws
 from pipelines.views.intervals.evidence import JobDraws
 from synth import RunKey, _words
@@ -65,6 +65,7 @@ from synth.posterior import effects, implicates, inside, placing, ties
 from synth.posterior.inside import Inside
 from synth.posterior.intervals import quantiles
 from synth.posterior.placing import Parts
+from synth.posterior.recalibration import DrawnFlows
 from synth.posterior.ties import ties_of
 
 ROOT = Path(__file__).parent.parent
@@ -141,6 +142,11 @@ def simulated(name: str, folder: Path) -> Path:
     return geo_data.simulate_nation(folder, jobs, seed=seed)
 
 
+def without_recalibration(flows: DrawnFlows, *_: object) -> NDArray[np.float32]:
+    """Return the flows as they were drawn."""
+    return flows.counts
+
+
 def without_ties(labels: Ints, n: Ints, areas: int, random: np.random.Generator) -> Any:
     """Return no ties between the groups of a place."""
     return ties_of(labels[:0], n, areas, random)
@@ -205,6 +211,7 @@ def one_stratum(outside: NDArray[np.bool_], same: object = True) -> Ints:
 
 # What is left out: constants and functions, and what takes their place.
 EFFECTS: dict[str, list[tuple[object, str, Any]]] = {
+    "recalibration": [(carrying, "recalibrated", without_recalibration)],
     "bands": [(evidence._Prior, "learned", lambda prior, _: prior), (evidence._Prior, "bands", None)],
     "ties": [(implicates, "ties_of", without_ties)],
     "parts": [(implicates.Implicates, "_parts_of", without_parts)],
