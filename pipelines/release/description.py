@@ -316,7 +316,7 @@ def _of_intervals(attributes: tuple[Attribute, ...], say: Any, *, as_csv: bool) 
     """Yield the table of draws, and those of intervals that follow from it."""
     level, estimate = Column("level", say.level_column), Column("estimate", say.estimate_column, "number")
     ends = Column("low", say.low_column, "integer"), Column("high", say.high_column, "integer")
-    home, work = Column("home", say.drawn_home_column), Column("work", say.drawn_work_column)
+    home, work = Column("home", say.home_area_column), Column("work", say.drawn_work_column)
     categories = (
         Column(each.name, say.drawn_category_column(each.meaning), unit=each.unit, labels=each.labels)
         for each in attributes
@@ -329,7 +329,7 @@ def _of_intervals(attributes: tuple[Attribute, ...], say: Any, *, as_csv: bool) 
         counted = Column("count", say.count_column_of_areas)
         yield Table("areas", say.areas_row, (AREAS_FILE,), (level, *area, counted, estimate, *ends))
         names = Column("home_name", say.home_name_column), Column("work_name", say.work_name_column)
-        pair = Column("home", say.drawn_home_column), names[0], Column("work", say.code_column), names[1]
+        pair = home, names[0], Column("work", say.work_area_column), names[1]
         yield Table("flows", say.flows_row, (FLOWS_FILE,), (level, *pair, estimate, *ends))
 
 

@@ -66,6 +66,7 @@ def release_readme(
     language = plan.config.release.language
     named = any(NAME_FILE in table.files for table in about.tables)
     shapes = plan.config.geography.polygon_levels
+    levels = (*geography.levels, geography.block_level)
     other_files = {
         CORRECTION_FILE: bool(about.corrections),
         **dict.fromkeys(interval_files(plan), True),
@@ -85,6 +86,7 @@ def release_readme(
         implicates=plan.implicates,
         meaning=partial(file_meaning, language=language),
         polygons=[polygon_file(level) for level in shapes],
+        polygon_file=polygon_file,
         other_files=[name for name, present in other_files.items() if present],
         verifier=VERIFIER,
         record_files=record_files(plan.config.release),
@@ -98,6 +100,8 @@ def release_readme(
         flows_file=FLOWS_FILE,
         flow_table=interval_tables(plan)[0].name,
         unit_level=plan.level,
+        # Shapes of finer areas are put together; from coarser ones no map of the units can be made.
+        shape_level=next((level for level in levels[levels.index(plan.level) :] if level in shapes), None),
         draws=N_DRAWS if carries_draws(plan) else 0,
         untold=untold_attributes(plan),
         other_levels=bool(geography.levels),

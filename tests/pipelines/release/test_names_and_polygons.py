@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import geopandas as gpd
 import numpy as np
@@ -170,6 +172,24 @@ def test_shapes_of_blocks_are_kept_and_names_come_from_a_file_of_shapes(
     assert public.names["trct"].tolist() == [HOSTILE, *"ABCD", ""]  # instead of the crosswalk's
     assert public.names["cty"].all()
     assert alone(public.public) is None
+
+
+def test_lines_of_the_read_me_map_jobs_where_finer_areas_alone_have_shapes(
+    small_config: Configs, small_region: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crosswalk = pd.read_csv(small_region["crosswalk"], dtype="str")
+    points = gpd.points_from_xy(crosswalk["blklondd"], crosswalk["blklatdd"], crs="EPSG:4326")
+    blocks = tmp_path / "blocks.parquet"
+    gpd.GeoDataFrame(crosswalk, geometry=shapely.buffer(points, 0.001), crs="EPSG:4326").to_parquet(blocks)
+    release = run(small_config(NO_PLACES, WITHOUT, {"geography.file": blocks}))
+    monkeypatch.chdir(release.public)
+    (lines,) = re.findall(r"```python\n(.*?)```", words_of_release(release.public), re.DOTALL)
+    found: dict[str, Any] = {}
+    exec(lines, found)
+    shapes = found["shapes"]
+    jobs = release.flows("trct").groupby("work")["S000"].sum()
+    assert shapes["jobs"].dropna().to_dict() == pytest.approx(jobs.to_dict())
+    assert shapes.loc[crosswalk["trct"][0]].geometry.contains(points[0])
 
 
 def test_a_missing_column_is_found_before_anything_confidential_is_read(
