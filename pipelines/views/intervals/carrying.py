@@ -2,8 +2,9 @@
 
 Posterior draws of the home of every job go through a file of their own, job group by job group. They are
 added up to flows between units, which are recalibrated, and to the tables of the release, whose cells are
-weighed by what recalibration made of the flow that they are a part of. Weighed counts are rounded so that
-sums along the cells of a work area are off by less than one.
+weighed by what recalibration made of the flow that they are a part of and, where jobs by workplace are
+estimates, by how far these may be off (`JobErrors`). Weighed counts are rounded so that sums along the cells
+of a work area are off by less than one.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from pipelines.release.measurements import measurement_files
 from pipelines.storage.checksums import sha256_of
 from pipelines.storage.progress import Progress
 from pipelines.views.intervals.evidence import JobDraws, PlaceDraws
+from pipelines.views.intervals.job_errors import JobErrors
 from pipelines.views.intervals.job_file import JobCells, JobFile
 from pipelines.views.release import Release
 from synth.arrays import find_keys
@@ -57,10 +59,10 @@ def carry_draws(release: Release, scratch: Path, progress: Progress | None = Non
     file = JobFile(jobs, scratch / "draws.parquet")
     file.write(flows.noted(jobs.places()), done)
     weights = _Weights(jobs, flows.drawn())
+    errors = JobErrors(release, jobs, key.stream("errors of jobs", 0)) if plan.workplaces else None
     stream = key.stream("rounding of draws", 0)
-    write_draws(
-        plan, (_table(file, weights, table, stream) for table in interval_tables(plan)), release.public
-    )
+    tables = (_table(file, weights, errors, table, stream) for table in interval_tables(plan))
+    write_draws(plan, tables, release.public)
     file.path.unlink()
 
 
@@ -196,7 +198,9 @@ def _areas_of(geography: Geography, level: str) -> tuple[Int64, Int64, Int64]:
     return areas[0], areas[1], np.unique(above, return_inverse=True)[1].astype(np.int64)
 
 
-def _table(file: JobFile, weights: _Weights, table: Table, stream: WordStream) -> TableDraws:
+def _table(
+    file: JobFile, weights: _Weights, errors: JobErrors | None, table: Table, stream: WordStream
+) -> TableDraws:
     """Return the recalibrated draws of a table."""
     plan, geography = file.jobs.plan, file.jobs.plan.geography
     levels = [*geography.levels, geography.block_level]
@@ -214,8 +218,11 @@ def _table(file: JobFile, weights: _Weights, table: Table, stream: WordStream) -
     shape = (int(work_area.max()) + 1, *widths, int(home_area.max()) + 1)
     keys, counts = [], []
     for cells in file.cells(home, work, table.attributes):
-        weight = weights.of(home_unit[cells.home], work_unit[cells.work])
-        weighed = np.asarray(cells.counts * weight, np.float64)
+        weighed = np.asarray(
+            cells.counts * weights.of(home_unit[cells.home], work_unit[cells.work]), np.float64
+        )
+        if errors is not None:
+            weighed *= errors.of(work, table.attributes, cells.work, cells.categories)
         whole = _rounded(weighed, cells, stream, exact=weights.exact)
         key = np.ravel_multi_index((work_area[cells.work], *cells.categories, home_area[cells.home]), shape)
         distinct, of_cell = np.unique(key, return_inverse=True)

@@ -24,10 +24,12 @@ from pipelines.planning import search
 from pipelines.planning.public_inputs import read_public_inputs
 from pipelines.planning.search import make_plan
 from pipelines.plans.plan import Choices
-from pipelines.plans.workplaces import combination_of
+from pipelines.plans.workplaces import combination_of, combined
+from pipelines.release.intervals import interval_tables, read_draws
 from pipelines.running import batches as running_batches
 from pipelines.running import workplaces as measuring
 from pipelines.running.folder import RunFolder
+from pipelines.views.intervals.workplaces import WorkplaceIntervals
 from synth.geometric.measured import count_cells
 
 from .helpers import Configs, Table, everything
@@ -332,3 +334,32 @@ def counts_of(plan: pipelines.ReleasePlan, records: geo_data.JobRecords) -> list
         for inside in [group < table.n.size]
     ]
     return [*(table.count(records) for table in plan.workplaces), *homes]
+
+
+@pytest.mark.parametrize("name", ["records", "records resampled", "secret"])
+def test_draws_of_jobs_by_workplace_spread_as_their_noisy_counts_say(
+    released: Callable[[str], pipelines.Release], name: str
+) -> None:
+    """Homes alone would give every workplace the same jobs in every draw, of which hardly any is right."""
+    release = released(name)
+    geography, categories = release.plan.geography, release.plan.pools.slots.categories
+    area, secret = geography.units_of_blocks("trct"), release.plan.policy.secret
+    compared = 0
+    for table in interval_tables(release.plan):
+        if table.work is None or not {*secret} <= {*table.attributes}:
+            continue
+        drawn = read_draws(release.plan, table, release.public)
+        work = geography.unit_of("trct", geography.starts(table.work))[drawn.work]
+        kind = combined(dict(zip(table.attributes, drawn.categories, strict=True)), categories, work.size)
+        told = WorkplaceIntervals(release).told(area.astype(np.int64), table.attributes)[1]
+        jobs = np.stack([np.bincount(kind * told.shape[1] + work, row, told.size) for row in drawn.counts])
+        mean, variance = jobs.mean(axis=0), jobs.var(axis=0, ddof=1)
+        some = (mean > 0) & np.isfinite(told.ravel())
+        if some.any():
+            expected = 1 / (1 / told.ravel()[some] + 1 / mean[some] ** 2)
+            assert 0.4 < variance[some].sum() / expected.sum() < 2.5
+            compared += 1
+        if secret:
+            public = [np.bincount(work, row) for row in drawn.counts]
+            assert np.ptp(public, axis=0).max() == 0
+    assert compared

@@ -1,0 +1,97 @@
+"""How far jobs by workplace may be from the estimates that a release has, in every draw.
+
+Where whole records or attributes are protected, jobs by workplace are estimates, too, and draws of homes
+alone would give every workplace the same jobs. So each draw multiplies the jobs of a workplace and its
+categories by a number about 1. Sums of jobs, from single blocks by an attribute to all jobs, then spread as
+much as the noisy counts say that add up to them (`WorkplaceIntervals.told`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.drawing.job_counts import units_of_blocks
+from pipelines.views.intervals.evidence import JobDraws
+from pipelines.views.intervals.workplaces import WorkplaceIntervals
+from pipelines.views.release import Release
+from synth.arrays import find_keys
+from synth.randomness import WordStream
+
+Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+
+
+class JobErrors:
+    """Numbers about 1 by which draws multiply the jobs of rows of `JobDraws`, shape (n_draws, n_rows).
+
+    Parameters
+    ----------
+    release : Release
+        Of estimated jobs by workplace.
+    jobs : JobDraws
+    stream : WordStream
+    """
+
+    def __init__(self, release: Release, jobs: JobDraws, stream: WordStream) -> None:
+        self._jobs = jobs
+        random = np.random.default_rng(int(stream.words(1)[0]))
+        told, n = WorkplaceIntervals(release), jobs.jobs.astype(np.float64)
+        error = np.zeros((jobs.draws, n.size))
+        for level, by in _scales(jobs):
+            area = units_of_blocks(jobs.plan, level)
+            variance = told.told(area, by)[1]
+            cell, of_row = np.unique(self._keys(area, by), return_inverse=True)
+            size = np.bincount(of_row, n)
+            # No estimate is farther off than its size: negative numbers are not believed.
+            target = variance.ravel()[cell]
+            target[np.isinf(target)] = 0
+            target *= size**2 / (target + size**2)
+            some = target > 0
+            sums = np.stack([np.bincount(of_row, row, cell.size) for row in error])
+            ratio = (sums[:, some] ** 2).mean(axis=0).sum() / target[some].sum() if some.any() else 1.0
+            if ratio > 1:
+                move = sums * (1 / np.sqrt(ratio) - 1)
+            else:
+                move = random.standard_normal(sums.shape) * np.sqrt((1 - ratio) * target)
+            error += np.where(some, move / size, 0.0)[:, of_row] * n
+        if secret := jobs.plan.policy.secret:  # what is public stays as it is
+            public = [name for name in jobs.attributes if name not in secret]
+            blocks = np.arange(jobs.plan.geography.n_blocks)
+            cell, of_row = np.unique(self._keys(blocks, public), return_inverse=True)
+            size = np.bincount(of_row, n)
+            error -= np.stack([np.bincount(of_row, row) / size for row in error])[:, of_row] * n
+        self._expected = n * np.maximum(1 + error / n, 0)
+
+    def of(self, level: str, by: Sequence[str], work: Int64, categories: Sequence[Int64]) -> Float64:
+        """Return what to multiply cells by, in each draw: of units of work, and categories of attributes."""
+        widths = self._widths(by)
+        area = self._jobs.plan.geography.units_of_blocks(level).astype(np.int64)
+        cell, of_row = np.unique(self._keys(area, by), return_inverse=True)
+        size = np.bincount(of_row, self._jobs.jobs)
+        factor = np.stack([np.bincount(of_row, row) for row in self._expected]) / size
+        key = np.ravel_multi_index((*categories, work), (*widths, int(area.max()) + 1))
+        position, present = find_keys(cell, key)
+        assert present.all()
+        return np.asarray(factor[:, position])
+
+    def _keys(self, area: Int64, by: Sequence[str]) -> Int64:
+        """Return the combination of categories and the area of each row, as one number."""
+        codes = [self._jobs.attributes[name] for name in by]
+        shape = (*self._widths(by), int(area.max()) + 1)
+        return np.asarray(np.ravel_multi_index((*codes, area[self._jobs.work]), shape), np.int64)
+
+    def _widths(self, by: Sequence[str]) -> list[int]:
+        return [len(self._jobs.plan.pools.slots.categories[name]) for name in by]
+
+
+def _scales(jobs: JobDraws) -> list[tuple[str | None, tuple[str, ...]]]:
+    """Return levels of work areas, fine first and then everywhere, with each attribute and with none."""
+    plan, geography = jobs.plan, jobs.plan.geography
+    levels = [geography.block_level, *reversed(geography.levels), None]
+    secret = plan.policy.secret
+    by = [(name,) for name in secret or jobs.attributes if name in jobs.attributes]
+    return [*itertools.product(levels, [*by, *([] if secret else [()])])]
