@@ -182,7 +182,7 @@ def check_intervals(plan: ReleasePlan, folder: Path) -> str:
         draws = read_draws(plan, table, folder)
         if draws.counts.size and (draws.counts.min() < 0 or not draws.counts.any(axis=0).all()):
             raise FormError(f"{INTERVALS_FILE}: {table.name}: draws are negative, or nobody is in a cell")
-        if plan.fills_slots and not _fills_slots(plan, draws):
+        if (plan.fills_slots or plan.policy.secret) and not _fills_slots(plan, draws):
             raise FormError(f"{INTERVALS_FILE}: {table.name}: draws do not have the public numbers of jobs")
     for name, text in interval_texts(plan, folder).items():
         if (folder / name).read_bytes() != text.encode():
@@ -191,7 +191,7 @@ def check_intervals(plan: ReleasePlan, folder: Path) -> str:
 
 
 def _fills_slots(plan: ReleasePlan, draws: TableDraws) -> bool:
-    """Say whether every draw has the jobs of the slots, by work area and categories."""
+    """Say whether every draw has the jobs of the slots, by work area and public categories."""
     slots, times = plan.pools.slots.counted()
     work = draws.table.work
     areas = 1 if work is None else plan.geography.n_units(work)
@@ -199,6 +199,8 @@ def _fills_slots(plan: ReleasePlan, draws: TableDraws) -> bool:
     of_cell = np.zeros(draws.home.size, np.int64) if draws.work is None else draws.work
     size = areas
     for name, codes in zip(draws.table.attributes, draws.categories, strict=True):
+        if name in plan.policy.secret:
+            continue
         wide = len(plan.pools.slots.categories[name])
         of_slot, of_cell, size = of_slot * wide + slots.attributes[name], of_cell * wide + codes, size * wide
     public = np.bincount(of_slot, times, size)

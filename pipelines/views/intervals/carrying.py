@@ -28,7 +28,7 @@ from pipelines.storage.checksums import sha256_of
 from pipelines.storage.progress import Progress
 from pipelines.views.intervals.evidence import JobDraws, PlaceDraws
 from pipelines.views.intervals.job_errors import JobErrors
-from pipelines.views.intervals.job_file import JobCells, JobFile
+from pipelines.views.intervals.job_file import JobFile
 from pipelines.views.release import Release
 from synth.arrays import find_keys
 from synth.posterior.recalibration import Blocks, DrawnFlows, recalibrated
@@ -141,7 +141,9 @@ class _Weights:
         plan, geography = jobs.plan, jobs.plan.geography
         scales = _scales(geography, plan.level, jobs.work_level)
         counts = recalibrated(flows, jobs.measured, scales)
-        self.exact, self.work_level = jobs.measured.exact, jobs.work_level
+        # Where secret attributes alone are estimated, jobs by all others are public.
+        self.exact = jobs.measured.exact or bool(plan.policy.secret)
+        self.work_level = jobs.work_level
         self._n_homes = geography.n_units(plan.level)
         self._pairs = flows.work * self._n_homes + flows.home
         self._factor = np.divide(counts, flows.counts, out=np.ones_like(counts), where=flows.counts > 0)
@@ -216,6 +218,8 @@ def _table(
         work_area = geography.unit_of(table.work, geography.starts(work)).astype(np.int64)
     widths = [len(plan.pools.slots.categories[name]) for name in table.attributes]
     shape = (int(work_area.max()) + 1, *widths, int(home_area.max()) + 1)
+    secret = [name in plan.policy.secret for name in table.attributes]
+    public = [*secret, True].index(True)
     keys, counts = [], []
     for cells in file.cells(home, work, table.attributes):
         weighed = np.asarray(
@@ -223,7 +227,8 @@ def _table(
         )
         if errors is not None:
             weighed *= errors.of(work, table.attributes, cells.work, cells.categories)
-        whole = _rounded(weighed, cells, stream, exact=weights.exact)
+        group = _groups(cells.work, *cells.categories[:public])
+        whole = _rounded(weighed, cells.counts, group, stream, exact=weights.exact)
         key = np.ravel_multi_index((work_area[cells.work], *cells.categories, home_area[cells.home]), shape)
         distinct, of_cell = np.unique(key, return_inverse=True)
         keys.append(distinct)
@@ -243,21 +248,25 @@ def _finer(levels: list[str], level: str | None, unit: str, finest: str) -> str:
     return max(level, unit, key=levels.index) if level in levels else finest
 
 
-def _rounded(weighed: Float64, cells: JobCells, stream: WordStream, *, exact: bool) -> Int64:
+def _groups(*codes: Int64) -> Int64:
+    """Return the number of the run of equal codes that each cell is in."""
+    changed = np.any([np.diff(code) != 0 for code in codes], axis=0)
+    return np.append(0, np.cumsum(changed))[: codes[0].size]
+
+
+def _rounded(weighed: Float64, counts: Int64, group: Int64, stream: WordStream, *, exact: bool) -> Int64:
     """Round the cells of work areas and categories in every draw, along their homes.
 
-    If `exact`, those of a work area and categories keep their number of jobs.
+    If `exact`, the cells of a group keep their number of jobs.
     """
-    changed = [np.diff(cells.work) != 0, *(np.diff(codes) != 0 for codes in cells.categories)]
-    group = np.append(0, np.cumsum(np.any(changed, axis=0)))[: cells.work.size]
     if exact:
-        for row, before in zip(weighed, cells.counts, strict=True):
+        for row, before in zip(weighed, counts, strict=True):
             jobs, now = np.bincount(group, before), np.bincount(group, row)
             row *= np.divide(jobs, now, out=np.ones(jobs.size), where=now > 0)[group]
     up_to = np.cumsum(weighed, axis=1)
     if exact:  # whole where groups begin and end, whatever floats add up to
         last = np.flatnonzero(np.append(np.diff(group) != 0, True))
-        bounds = np.pad(np.cumsum(cells.counts, axis=1)[:, last], ((0, 0), (1, 0)))
+        bounds = np.pad(np.cumsum(counts, axis=1)[:, last], ((0, 0), (1, 0)))
         up_to = np.clip(up_to, bounds[:, group], bounds[:, group + 1])
         up_to[:, last] = bounds[:, 1:]
     begin = stream.words(weighed.shape[0])[:, np.newaxis] / 2.0**64

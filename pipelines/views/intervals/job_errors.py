@@ -58,12 +58,6 @@ class JobErrors:
             else:
                 move = random.standard_normal(sums.shape) * np.sqrt((1 - ratio) * target)
             error += np.where(some, move / size, 0.0)[:, of_row] * n
-        if secret := jobs.plan.policy.secret:  # what is public stays as it is
-            public = [name for name in jobs.attributes if name not in secret]
-            blocks = np.arange(jobs.plan.geography.n_blocks)
-            cell, of_row = np.unique(self._keys(blocks, public), return_inverse=True)
-            size = np.bincount(of_row, n)
-            error -= np.stack([np.bincount(of_row, row) / size for row in error])[:, of_row] * n
         self._expected = n * np.maximum(1 + error / n, 0)
 
     def of(self, level: str, by: Sequence[str], work: Int64, categories: Sequence[Int64]) -> Float64:
