@@ -29,6 +29,7 @@ DISTRIBUTION = "certified-commutes"
 # nothing about the mechanism, so they must not mark a release as made by modified code.
 _PACKAGES = ("synth", "geo_data", "pipelines")
 _CODE = (*_PACKAGES, "pyproject.toml", "requirements.lock")
+_ROOT = Path(__file__).resolve().parents[2]
 
 # How setuptools-scm ends the version of a build from changed files: "+g1a2b3c4.d20261121".
 _BUILT_FROM_MODIFIED = re.compile(r"[+.]d\d{8}$")
@@ -47,7 +48,7 @@ class SourceState:
     sbom_sha256: str | None = None
 
 
-def source_state(root: Path | None = None) -> SourceState:
+def source_state(root: Path = _ROOT) -> SourceState:
     """Return the version, commit and modification state of the running code.
 
     Run from a git checkout of the project, git says what is there now. Run from an installed package, what
@@ -55,7 +56,6 @@ def source_state(root: Path | None = None) -> SourceState:
     archive, git missing) is unknown: what an earlier build recorded there may since have been edited.
     """
     version = importlib.metadata.version(DISTRIBUTION)
-    root = root or Path(__file__).resolve().parents[2]
     if _is_source_folder(root):
         return SourceState(version, *_checkout_state(root))
     sbom = root / SBOM
@@ -78,12 +78,15 @@ def dependency_versions() -> Mapping[str, str]:
 
 
 @cache  # asked before a process does anything for another: it goes on with what it has loaded by then
-def code_sha256() -> str:
-    """Return the SHA-256 of the program: of a line for each of its files, with path and SHA-256."""
-    root, digest = Path(__file__).resolve().parents[2], hashlib.sha256()
+def code_sha256(root: Path = _ROOT) -> str:
+    """Return the SHA-256 of the program: of a line for each of its Python files, with path and SHA-256.
+
+    What npm fetched, where maps were built, is not part of it, nor when a package was built.
+    """
+    digest = hashlib.sha256()
     for package in _PACKAGES:
         for path in sorted((root / package).rglob("*.py")):
-            if path.name != "_version.py":  # says when it was built
+            if path.name != "_version.py" and "node_modules" not in path.relative_to(root).parts:
                 digest.update(f"{path.relative_to(root).as_posix()}\0{sha256_of(path)}\n".encode())
     return digest.hexdigest()
 

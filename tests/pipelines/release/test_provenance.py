@@ -11,7 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.release.provenance import SBOM, SourceState, dependency_versions, source_state
+from pipelines.release.provenance import (
+    SBOM,
+    SourceState,
+    code_sha256,
+    dependency_versions,
+    source_state,
+)
 
 PYPROJECT = '[project]\nname = "certified-commutes"\n'
 
@@ -55,6 +61,20 @@ def record(monkeypatch: pytest.MonkeyPatch, version: str, commit: str | None) ->
 
 def test_clean_checkout(checkout: Path) -> None:
     assert source_state(checkout) == SourceState("1.2.3", git(checkout, "rev-parse", "HEAD"), False)
+
+
+def test_two_checkouts_of_a_commit_have_the_same_code(checkout: Path, tmp_path: Path) -> None:
+    """Also if maps were built in one alone: a library of JavaScript brings Python of its own."""
+    other = tmp_path / "other"
+    git(checkout, "clone", "--quiet", str(checkout), str(other))
+    fetched = other / "pipelines" / "views" / "maps" / "node_modules" / "library.py"
+    fetched.parent.mkdir(parents=True)
+    fetched.write_text("")
+    (other / "pipelines" / "_version.py").write_text("")
+    assert code_sha256(checkout) == code_sha256(other)
+    (other / "synth" / "more.py").write_text("")
+    code_sha256.cache_clear()
+    assert code_sha256(checkout) != code_sha256(other)
 
 
 def test_changed_code(checkout: Path) -> None:
