@@ -1800,6 +1800,39 @@ def check_intervals(folder: Path, plan: Plan) -> str:
     return f"{DRAWS} draws of {len(jobs)} tables"
 
 
+def check_sums(folder: Path, plan: Plan) -> str:
+    """Compare areas.csv and flows.csv with the sums of the draws of flows, by their level and those above."""
+    if not plan.config["release"]["csv"]:
+        return "no tables of areas and flows as CSV"
+    draws, blocks = [f"draw_{i + 1}" for i in range(DRAWS)], plan.tables["blocks"]
+    geography = plan.document["geography"]
+    table = parquet(folder / "intervals.parquet").read(["table", "home", "work", *draws])
+    first = table["table"][0].as_py() if len(table) else ""
+    flows = table.filter(pa.array(name == first for name in table["table"].to_pylist()))
+    levels, level = [*geography["levels"], geography["block"]], first.partition(" to ")[0]
+    due: dict[tuple[str, ...], list[str]] = {}
+    for above in levels[: levels.index(level) + 1] if first else []:
+        unit = dict(zip(blocks[level], blocks[above]))
+        ends = {side: [unit[code] for code in flows[side].to_pylist()] for side in ("home", "work")}
+        part = pa.table({**ends, **{name: flows[name] for name in draws}})
+        for sides, count in ((["home"], ["residents"]), (["work"], ["jobs"]), (["home", "work"], [])):
+            for row in part.group_by(sides).aggregate([(name, "sum") for name in draws]).to_pylist():
+                sums = [row[f"{name}_sum"] for name in draws]
+                estimate = float(round(Fraction(sum(sums), DRAWS), 1))
+                key = (above, *(row[side] for side in sides), *count)
+                due[key] = [str(estimate), str(min(sums)), str(max(sums))]
+    rows = len(due)
+    columns = {"areas.csv": ("code", "count"), "flows.csv": ("home", "work")}
+    for name, keys in columns.items():
+        with (folder / name).open(encoding="utf-8", newline="") as lines:
+            for line in csv.DictReader(lines):
+                numbers = [line[column] for column in ("estimate", "low", "high")]
+                stated = due.pop((line["level"], *(line[column] for column in keys)), None)
+                need(stated == numbers, f"{name}: it is not what intervals.parquet gives")
+    need(not due, "areas.csv and flows.csv lack rows that intervals.parquet gives")
+    return f"{rows:,} rows of areas.csv and flows.csv follow from intervals.parquet"
+
+
 def check_data(folder: Path, plan: Plan, stated: Document) -> str:
     """Compare the data files with the plan's slots: totals of every work block by every attribute."""
     attributes, slots, parts, pairs = plan.document["attributes"], plan.slots, plan.parts, 0
@@ -1915,7 +1948,7 @@ NOT_CHECKED = [
     "the other words of README.md, details.md, attackers.md, the numbers of accuracy.json, the shapes and"
     " names for maps, and the records for machines (datapackage.json, croissant.json, dcat-ap.jsonld,"
     " dcat-us.json)",
-    "how draws in intervals.parquet were made, and what areas.csv and flows.csv make of them",
+    "how draws in intervals.parquet were made",
     "what corrections.json says, where there is one, beyond the title in README.md",
     "values that plan.json quotes beyond epsilon, delta, geography, cells, pooling and the jobs' attributes",
     "whether a file carries more than its rows in how they are encoded, or an implicate is a copy of another",
@@ -1946,6 +1979,7 @@ def verify(
                 yield "noise", check_noise(folder, plan)
         yield "data", check_data(folder, plan, stated)
         yield "intervals", check_intervals(folder, plan)
+        yield "sums", check_sums(folder, plan)
         yield "texts", check_texts(folder, stated, plan)
         yield "proved", "that a draw by this plan costs at most what the certificate states"
         witnessed = check_witness(folder, stated, witness)

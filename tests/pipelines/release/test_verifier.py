@@ -96,6 +96,23 @@ def test_a_signature_is_checked(signed: Path, keys: tuple[Path, Path]) -> None:
         (signed / name).write_bytes(content)
 
 
+@pytest.mark.parametrize("name", ["areas.csv", "flows.csv"])
+def test_areas_and_flows_are_the_sums_of_draws(public_copy: Path, name: str) -> None:
+    """A correction of names may write them anew, and no witness has seen them then."""
+    path = public_copy / name
+    *rows, last = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    cells = last.split(",")
+    edited = ",".join([*cells[:-3], "999.0", *cells[-2:]])
+    for content, why in (
+        ([*rows, edited], f"{name}: it is not what"),
+        ([*rows, last, last], f"{name}: it is not what"),
+        (rows, "lack rows"),
+    ):
+        path.write_text("".join(content), encoding="utf-8")
+        seal_again(public_copy)
+        assert why in str(alone(public_copy))
+
+
 def test_another_copy_is_refused_and_so_is_none(public_copy: Path) -> None:
     """Somebody might run it."""
     path = public_copy / VERIFIER
