@@ -25,7 +25,7 @@ from geo_data.arguments import PathLike, path_of
 from pipelines.publishing.destination import Place, PublishError, open_place
 from pipelines.release.certificate import parse_certificate
 from pipelines.release.layout import version_name
-from pipelines.release.signing import UNSEALED
+from pipelines.release.signing import UNSEALED, WITNESS_FILE
 from pipelines.release.verification import verify
 from pipelines.storage.checksums import CHECKSUMS, parse_checksums
 from pipelines.storage.durable import set_times
@@ -142,6 +142,9 @@ def publish(
             for name in sorted(files):
                 if place.sha256(f"{title.folder}/{name}") != files[name]:
                     place.copy(public / name, f"{title.folder}/{name}", files[name])
+        if not new and WITNESS_FILE in files and not place.exists(f"{title.folder}/{WITNESS_FILE}"):
+            rule = "was published before a witness signed, and never changes"
+            raise PublishError(f"{title.location} {rule}. Fix: choose another version")
         title.compare(files)
         if new:  # the mark of a complete version, after everything else has been read back
             place.copy(public / CHECKSUMS, f"{title.folder}/{CHECKSUMS}", sums)

@@ -30,8 +30,10 @@ from pipelines.publishing import destination as places
 from pipelines.publishing import publishing
 from pipelines.publishing.destination import PublishError
 from pipelines.publishing.publishing import Published, erratum, publish, published, withdraw
+from pipelines.release.certificate import parse_certificate
 from pipelines.release.signing import generate_keys, read_private_key, sign, write_public_key
 from pipelines.release.verification import VerificationReport
+from pipelines.release.witness import add_statement, sign_statement
 from pipelines.storage.checksums import CHECKSUMS, sha256_of
 
 pytestmark = pytest.mark.quick
@@ -199,6 +201,17 @@ def test_publishing_again_writes_nothing(out: Path, destination: str) -> None:
     again = publish(out, destination)
     assert (again.new, again.version, again.begun) == (False, first.version, first.begun)
     assert content(destination) == before
+
+
+def test_a_witness_who_signs_later_needs_another_version(out: Path, web: Path, tmp_path: Path) -> None:
+    publish(out, web)
+    public, key = out / "public", read_private_key(generate_keys(tmp_path / "ann")[0])
+    certificate = parse_certificate((public / "certificate.json").read_bytes())
+    seal = (public / CHECKSUMS).read_bytes()
+    add_statement(public, sign_statement(certificate, seal, key, ledger=False))
+    with pytest.raises(PublishError, match="before a witness signed"):
+        publish(out, web)
+    assert publish(out, web, version="witnessed").status == "complete"
 
 
 @storage
