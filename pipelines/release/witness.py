@@ -88,6 +88,12 @@ def _due(certificate: Certificate) -> dict[str, Any]:
     return {"commitment": commitment_sha256(certificate), "debit": made.debit, "program": made.program}
 
 
+def awaits_statement(folder: Path, certificate: Certificate) -> bool:
+    """Return whether the statement that a certificate demands is not in its public folder yet."""
+    wanted = certificate.commitment and certificate.commitment.witness
+    return wanted not in (None, *(statement.predicate.key for statement in read_statements(_lines(folder))))
+
+
 def add_statement(folder: Path, line: str) -> Path:
     """Add a statement to those of a public folder, in place of one by its key, and return their file."""
     path, (added,) = folder / WITNESS_FILE, read_statements(line)

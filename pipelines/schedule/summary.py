@@ -21,8 +21,8 @@ class Result:
     name: str
     due: datetime
     # Given up: as many attempts failed as are allowed. Skip: set aside, because it cannot be paid.
-    # Waiting: for inputs; overdue: for longer than its schedule allows. Behind: an earlier occurrence
-    # of the same schedule is in the way. Due: what a dry run would begin or resume.
+    # Waiting: for inputs, or for a witness; overdue: for inputs, longer than its schedule allows. Behind:
+    # an earlier occurrence of the same schedule is in the way. Due: what a dry run would begin or resume.
     status: str
     local: str  # `due` in the time zone of its schedule
     detail: str = ""  # for people; may name files of this machine

@@ -27,6 +27,7 @@ from pipelines.release.provenance import source_state
 from pipelines.release.signing import generate_keys, signature_in_words
 from pipelines.running import run as runs
 from pipelines.running.folder import RunFolder
+from pipelines.running.witness import witness
 from pipelines.schedule import due as due_module
 from pipelines.schedule.due import due
 from pipelines.schedule.notify import Notify, notify
@@ -394,6 +395,20 @@ def test_with_a_signer_only_what_it_signed_is_published(world: Office, clean_sou
         assert statuses(summary) == {"ri-2023": status}, summary.text()
         assert signature_in_words(signed=False) not in summary.text()
         assert bool(list((world.folder / "published").glob("*"))) == (name == "ours")
+
+
+def test_a_witness_who_has_not_signed_is_waited_for(world: Office, clean_source: object) -> None:
+    """However often it is called, no attempt is counted; once there is the statement it is published."""
+    private, public = generate_keys(world.folder / "ann")
+    required = f'"witness.key" = "{public}"\n"witness.required" = true\n'
+    world.write(calendar="[calendar]\nattempts = 1\n", ri='publish = "../published"\n' + ONE + required)
+    for _ in range(2):
+        assert statuses(due(world.calendar, now=NOW)) == {"ri-2023": "waiting"}
+        assert not (world.folder / "published").exists()
+    witness(world.out / "2023", private)
+    assert statuses(due(world.calendar, now=NOW)) == {"ri-2023": "finished"}
+    assert [version.status for version in published(world.folder / "published")] == ["complete"]
+    assert world.paid() == (1, 0)
 
 
 def test_what_is_not_for_release_is_said_and_not_published(
