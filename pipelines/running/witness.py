@@ -100,7 +100,7 @@ def witness(
     staging = RunFolder.of(config.release.out)
     plan, ledger = _check_plan(out, state, public), _ledger(state, ledger)
     if ledger is not None:
-        check_debit(Ledger(ledger).entries(), state.certificate)
+        check_debit(Ledger(ledger).peek(()), state.certificate)
     steps = StepLog(progress, (Step.READ_ORIGINS, *resumed_steps(plan)))
     run_key = done.key(state)
     opened_by = signer.sign(commitment_statement(state.certificate))  # Ed25519: the same each time

@@ -404,8 +404,10 @@ def test_a_witness_finds_the_debit_in_the_ledger_or_says_that_nobody_looked(
     check_debit(Ledger(tmp_path / "other.sqlite").entries(), certificate)
     with pytest.raises(LedgerError, match="no debit that names this commitment"):
         check_debit(Ledger(tmp_path / "other.sqlite").entries(), exchanged)
-    witness(release.out, officer[0])
+    copy = Path(shutil.copy(book, tmp_path / "copy.sqlite"))
+    witness(release.out, officer[0], ledger=copy)
     assert "with the ledger" in found(release.public)["witnessed"]
+    assert [*tmp_path.glob("copy*")] == [copy]
     (tmp_path / "other.sqlite").rename(tmp_path / "away.sqlite")
     witness(other.out, officer[0])
     assert "without the ledger" in found(other.public)["witnessed"]
