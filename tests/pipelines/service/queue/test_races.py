@@ -22,6 +22,7 @@ from ..helpers import ANN, BOB, CONTENT, FIT, World, at_once, claimed, desk_of, 
 
 PROCESSES, THREADS = 3, 4
 ALL = PROCESSES * THREADS
+PATIENCE = 600  # seconds: each process imports the program first, beside whatever else the machine does
 Act = Callable[["Here", int], object]
 AllAtOnce = Callable[[Act], Counter[Any]]
 
@@ -54,7 +55,7 @@ def _several(settings: dict[str, str], act: Act, first: int) -> list[Any]:
     here, outcomes = Here(settings), list[Any]()
 
     def one(number: int) -> None:
-        _start.wait(60)
+        _start.wait(PATIENCE)
         try:
             outcomes.append(act(here, first + number))
         except ServiceError as error:
@@ -86,7 +87,7 @@ def all_at_once(services: dict[str, str]) -> Iterator[AllAtOnce]:
             waiting = [
                 pool.submit(_several, services, act, THREADS * process) for process in range(PROCESSES)
             ]
-            return Counter(outcome for each in waiting for outcome in each.result(120))
+            return Counter(outcome for each in waiting for outcome in each.result(PATIENCE))
 
         yield call
 
