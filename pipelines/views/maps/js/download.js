@@ -88,9 +88,15 @@ export function flowRows({ level, selection }, flows, ends) {
   });
 }
 
+/** Text that spreadsheets would take for a formula, such as the name of a file or of another map, behind an apostrophe. */
+const noFormula = (value) => (typeof value === "string" && /^\s*[=+\-@]/.test(value) ? `'${value}` : value);
+
 /** CSV as RFC 4180 has it; the columns of `source` come last and are the same in every row. */
 export function csvOf(rows, source, columns = Object.keys(rows[0])) {
-  const quoted = (value) => (/[",\r\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : String(value));
+  const quoted = (value) => {
+    const words = String(noFormula(value));
+    return /[",\r\n]/.test(words) ? `"${words.replaceAll('"', '""')}"` : words;
+  };
   const names = [...columns, ...Object.keys(source)];
   const tail = Object.values(source).map(quoted).join(",");
   const lines = rows.map((row) => `${Object.values(row).map(quoted).join(",")},${tail}`);
@@ -162,6 +168,10 @@ export function pictureOf(map, source, attribution) {
   });
   return new Promise((done) => canvas.toBlob(done, "image/png"));
 }
+
+/** The name of a file that is saved of a release: true data have names like `what`. */
+export const keptName = ({ name }, what) =>
+  `${name.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "")}_synthetic_${what}`;
 
 /** Have the browser save a file that the page made. */
 export function save(name, content, type) {

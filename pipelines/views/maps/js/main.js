@@ -25,6 +25,7 @@ import {
   endsOfFlows,
   flowRows,
   geojsonOf,
+  keptName,
   pictureOf,
   save,
   sourceOf,
@@ -602,17 +603,18 @@ function listen() {
   });
   byId("year").addEventListener("input", () => chooseYears(years.list[byId("year").valueAsNumber], state.since));
   byId("since").addEventListener("change", (event) => chooseYears(state.year, event.target.value ? Number(event.target.value) : null));
-  const fileName = () => ["map", ...(years.several ? [state.year] : []), state.side, state.level.id].join("-");
+  const fileName = (what) =>
+    keptName(data.meta.release, [what, ...(years.several ? [state.year] : []), state.side, state.level.id].join("-"));
   const downloads = {
-    "save-csv": () => save(`${fileName()}.csv`, csvOf(areaRows(state, shown), sourceOf(data, state, shown.other)), "text/csv"),
+    "save-csv": () => save(`${fileName("map")}.csv`, csvOf(areaRows(state, shown), sourceOf(data, state, shown.other)), "text/csv"),
     "save-flows": () => {
       const flows = [...shown.drawn];
       const table = csvOf(flowRows(state, flows, endsOfFlows(data, state, shown, flows)), sourceOf(data, state), FLOW_COLUMNS);
-      save(`flows-${fileName()}.csv`, table, "text/csv");
+      save(`${fileName("flows")}.csv`, table, "text/csv");
     },
     "save-geojson": () =>
-      save(`${fileName()}.geojson`, geojsonOf(state, shown, sourceOf(data, state, shown.other)), "application/geo+json"),
-    "save-png": async () => save(`${fileName()}.png`, await pictureOf(view.map, sourceOf(data, state, shown.other), data.meta.attribution), "image/png"),
+      save(`${fileName("map")}.geojson`, geojsonOf(state, shown, sourceOf(data, state, shown.other)), "application/geo+json"),
+    "save-png": async () => save(`${fileName("map")}.png`, await pictureOf(view.map, sourceOf(data, state, shown.other), data.meta.attribution), "image/png"),
   };
   Object.entries(downloads).forEach(([id, work]) => byId(id).addEventListener("click", work));
   byId("save-png").hidden = !view;

@@ -14,6 +14,7 @@ import geopandas as gpd
 import numpy as np
 import pandas as pd
 import pytest
+import shapely
 from PIL import Image
 
 from pipelines import PosteriorDraws
@@ -85,7 +86,7 @@ def test_the_table_of_areas(reader: Reader, layered: Release) -> None:
             if chosen:
                 reader.search(chosen)
             name, content = saved(reader, "save-csv")
-            assert name == f"map-{side}-trct.csv"
+            assert name == f"demo-region-2019-all-jobs_synthetic_map-{side}-trct.csv"
             found = table(content)
             assert found[column].tolist() == totals(layered, rows, end).tolist()
             of = reader.text("chosen") + f" (trct:{code})" if chosen else ""
@@ -129,7 +130,7 @@ def test_the_drawn_lines(reader: Reader, layered: Release) -> None:
 
 def test_the_shapes(reader: Reader, layered: Release) -> None:
     name, content = saved(reader, "save-geojson")
-    assert name == "map-work-trct.geojson"
+    assert name == "demo-region-2019-all-jobs_synthetic_map-work-trct.geojson"
     check_source(json.loads(content)["odsynth"], layered, "", layered.counts["S000"])
     found = gpd.read_file(io.BytesIO(content)).set_index("code")
     shapes = gpd.read_parquet(layered.public / "geo" / "trct.parquet").set_index("trct")
@@ -142,6 +143,17 @@ def test_the_shapes(reader: Reader, layered: Release) -> None:
     found = gpd.read_file(io.BytesIO(saved(reader, "save-geojson")[1]))
     places = layered.places("tabblk2010").set_index("code")["longitude"].reindex(found["code"])
     assert np.allclose(found.geometry.x, places, atol=1e-6)
+
+
+def test_the_name_of_a_file_is_no_formula_in_a_table(reader: Reader, layered: Release) -> None:
+    """A spreadsheet would calculate it; numbers below 0 stay numbers."""
+    places = layered.places("tabblk2010")[["longitude", "latitude"]].dropna()
+    outline = shapely.geometry.mapping(shapely.box(*places.min(), *places.max()).buffer(0.1))
+    name = "=1+1.geojson"
+    file = {"name": name, "mimeType": "application/geo+json", "buffer": json.dumps(outline).encode()}
+    reader.page.set_input_files("#file", file)
+    reader.page.wait_for_function(f"document.getElementById('chosen').innerText === '{name}'")
+    assert set(table(saved(reader, "save-csv")[1])["chosen"]) == {f"'{name}"}
 
 
 def test_the_picture(reader: Reader) -> None:

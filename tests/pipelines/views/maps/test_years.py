@@ -157,7 +157,7 @@ def test_the_slider_shows_each_year(browser: Any, file: Path, series: dict[int, 
         assert reader.top() == residents(series[2018]).head(10).to_dict()
         with reader.page.expect_download() as waiting:
             reader.page.click("#save-csv")
-        assert waiting.value.suggested_filename.startswith("map-2018-")
+        assert waiting.value.suggested_filename.endswith("_synthetic_map-2018-home-trct.csv")
         saved = pd.read_csv(waiting.value.path(), dtype={"code": str})
         assert set(saved["release"]) == {series[2018].certificate.release.name}
         assert reader.complaints == []
