@@ -420,7 +420,8 @@ class _PublicFolder:
             raise RefusedError(
                 "certificate.json: a debit has a draw of its plan, and without one nothing has"
             )
-        words = f"sha256 {commitment_sha256(self.certificate)}"
+        created = self.certificate.created
+        words = f"sha256 {commitment_sha256(self.certificate)}, of {created} by the certificate"
         if made.draw is not None:
             words += f", for draw {made.draw} of this plan by its ledger"
         if made.timestamp is None:
