@@ -34,6 +34,7 @@ from pipelines.ledger.budgets import (
     utc_text,
 )
 from pipelines.ledger.chain import Entry, LedgerError
+from pipelines.plans.form import plan_hash
 from pipelines.running.folder import RunFolder
 from pipelines.running.payment import Debited, budgets_in, left_in, most_cost_of, read_ledger
 from pipelines.running.preflight import PLAN_FOLDER, PLAN_NUMBERS
@@ -264,12 +265,15 @@ class _Books:
         out = config.release.out
         if RunFolder(out).checked:
             return f"nothing more: a release is in {out}"
-        if not RunFolder.of(out).begun:
+        if not (staging := RunFolder.of(out)).begun:
             return ""
         data_set = line_of_text(settings.data_set, "data set")
-        name = line_of_text(config.release.name, "release")
+        try:
+            planned = plan_hash(staging.public / "plan")
+        except OSError:
+            return ""
         for entry in self.unfinished[settings.file]:
-            if entry.data_set == data_set and (entry.release or "").startswith(f"{name}, run "):
+            if (entry.data_set, entry.plan_sha256) == (data_set, planned):
                 return f"nothing more: entry {entry.entry} of the ledger paid for it"
         return ""
 

@@ -352,23 +352,6 @@ def test_what_is_left_of_a_window_is_what_the_ledger_says(refines: str, left: in
             assert budget_left(told, "jobs", [window], time)["epsilon"] == remaining
 
 
-def test_what_is_paid_already_costs_nothing_more(office: Callable[..., Office]) -> None:
-    world = office(epsilon="30", delta="1e-4")
-
-    def stop(moment: str) -> None:
-        if moment == "after the debit":
-            raise KeyboardInterrupt
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(due_module, "make_release", lambda *a, **k: release(*a, **k, moment=stop))
-        with pytest.raises(KeyboardInterrupt):
-            due(world.calendar, now=NOW)
-    dry = due(world.calendar, now=NOW, dry_run=True).outlook
-    assert dry is not None
-    assert (dry.costs[0].cost.epsilon, left_of(dry.costs[0])) == (0, (22, 9 * Fraction("1e-5")))
-    assert "nothing more: entry 2 of the ledger paid for it" in dry.costs[0].text
-
-
 def test_a_schedule_without_a_ledger_has_a_cost_and_no_limit(office: Callable[..., Office]) -> None:
     world = office()
     path = world.folder / "base.toml"

@@ -32,6 +32,7 @@ from pipelines.schedule import due as due_module
 from pipelines.schedule.due import due
 from pipelines.schedule.notify import Notify, notify
 from pipelines.schedule.summary import EXIT_BUSY, EXIT_FAILED
+from synth import Cost
 
 from .helpers import CANARY, Office, pay_only, statuses
 
@@ -258,6 +259,10 @@ def test_a_failure_after_the_debit_costs_nothing_more(world: Office) -> None:
         assert statuses(due(world.calendar, now=NOW)) == {"ri-2023": "failed"}
     assert world.paid() == (1, 1)
     assert RunFolder.of(world.out / "2023").begun
+    ahead = due(world.calendar, now=NOW, dry_run=True).outlook
+    assert ahead is not None
+    assert ahead.costs[0].cost == Cost.of_all(())
+    assert ahead.costs[0].spent == world.book.spent("jobs")
     summary = due(world.calendar, now=NOW)
     assert statuses(summary) == {"ri-2023": "finished"}
     assert summary.results[0].attempts == 2
