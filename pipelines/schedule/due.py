@@ -152,6 +152,7 @@ class _Call:
 
     def __post_init__(self) -> None:
         self.looked = False  # at occurrences
+        self.coming: set[Path] = set()  # output folders that a dry run takes for made
         self.store = Records(self.calendar.records)
         self.records, self.damaged = self.store.read()
         self.owners = {record.out: record.name for record in self.records.values()}
@@ -234,6 +235,7 @@ class _Call:
             _refuse_wrong_paths(occurrence, absent)
             if not on:
                 self._refuse_undeclared(occurrence, config)
+                self._refuse_no_history(occurrence, config)
         except ConfigError as error:
             return _result(occurrence, "failed", shown_message(error, one_line=True), record, error)
         if absent:
@@ -243,6 +245,7 @@ class _Call:
             detail += f", more than {days} days after its time; later periods go on without it" * late
             return _result(occurrence, "overdue" if late else "waiting", detail, record)
         if self.dry_run:
+            self.coming.add(out)
             return _result(occurrence, "due", f"{'goes on with' if on else 'writes'} {out}", record)
         return self._attempt(occurrence, config, note, tried + 1)
 
@@ -274,6 +277,15 @@ class _Call:
                     rule = f"{same} has the jobs of {other.name}, and their costs are not added up together"
                     fix = "name the same ledger.file and ledger.data_set for both"
                     raise ConfigError(f"{occurrence.name}: {rule}; {fix}")
+
+    def _refuse_no_history(self, occurrence: Occurrence, config: ReleaseConfig) -> None:
+        """Refuse a period whose history is not made, as of a year that was passed over: no try helps."""
+        if not config.has_history or config.history is None:
+            return
+        folder = config.history.release
+        if _missing(folder) and self.coming.isdisjoint({folder, folder.parent}):
+            fix = "make it, or name the last release there is"
+            raise ConfigError(f"{occurrence.name}: history.release: there is no {folder}; {fix}")
 
     def _payable(self, config: ReleaseConfig, record: Record) -> bool:
         """Say whether the budget now suffices for a period that was set aside."""

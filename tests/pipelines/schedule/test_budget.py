@@ -40,6 +40,7 @@ from synth.rationals import exact
 
 from .conftest import COMMAND
 from .helpers import FIT, Office, release, statuses
+from .test_shares import MEASURED
 
 CAP = {"file": "x", "data_set": "jobs", "epsilon": "8", "delta": "1e-5"}
 BY_YEAR = '"ledger.period" = "{year}"\n'
@@ -564,6 +565,27 @@ def test_an_input_that_is_overdue_is_told_once_and_holds_nothing_back(office: Ca
     assert statuses(due(world.calendar, now=NOW)) == {"ri-2023": "finished"}  # not behind
     world.deliver(2022)  # late, and not lost
     assert statuses(due(world.calendar, now=NOW)) == {"ri-2022": "finished"}
+
+
+def test_a_year_without_its_history_waits_for_somebody_and_no_attempt_is_counted(
+    config_tables: dict[str, Any], tmp_path: Path, paid_only: None
+) -> None:
+    """It goes on when the year that was passed over is made, or another release is named."""
+    series = MEASURED | {"release.mechanism": "geometric", "history": {"first": 2021}}
+    world = Office(tmp_path, with_values(config_tables, series), epsilon="1000", delta="0.5")
+    (world.folder / "jobs" / "2022.csv.gz").unlink()
+    schedule = SCHEDULE + '"history.release" = "out/{previous_year}"\n'
+    world.write(ri=schedule)
+    due(world.calendar, now=datetime(2022, 6, 1, tzinfo=UTC))
+    for dry_run in (True, False):
+        summary = due(world.calendar, now=NOW, dry_run=dry_run)
+        assert statuses(summary) == {"ri-2022": "overdue", "ri-2023": "failed"}
+        assert "history.release: there is no" in summary.text()
+    assert [*Records(world.state).read()[0]] == ["ri-2021"]
+    world.deliver(2022)
+    assert statuses(due(world.calendar, now=NOW, dry_run=True)) == {"ri-2022": "due", "ri-2023": "due"}
+    world.write(ri=schedule.replace("{previous_year}", "2021"))
+    assert statuses(due(world.calendar, now=NOW)) == {"ri-2022": "finished", "ri-2023": "finished"}
 
 
 def test_a_wrong_folder_is_an_error_at_the_first_call(office: Callable[..., Office]) -> None:
