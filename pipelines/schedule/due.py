@@ -235,6 +235,7 @@ class _Call:
             _refuse_wrong_paths(occurrence, absent)
             if not on:
                 self._refuse_undeclared(occurrence, config)
+            if not on and not absent:
                 self._refuse_no_history(occurrence, config)
         except ConfigError as error:
             return _result(occurrence, "failed", shown_message(error, one_line=True), record, error)
