@@ -9,7 +9,8 @@ Take a sum whose draws have mean x and variance s, and whose unbiased estimate y
 model right, x would be the mean of a normal prior with mean m and variance P, and of y: with w = P / (P + v),
 s = w v and x = m + w (y - m), which give m and P. How far y is from m in all blocks of a size tells by which
 factor P is too small. With the larger P the mean and the variance of each sum follow again, and the draws of
-its cells are scaled to these. The factor is never below 1, and no sum stays more uncertain than its estimate.
+its cells are moved to these, uncertain cells most. The factor is never below 1: draws that are too far apart
+are left.
 
 Blocks may cut cells. Then x and s are of draws whose cells divide as those of the estimate do (`UnitShares`).
 """
@@ -277,12 +278,15 @@ def recalibrated(flows: DrawnFlows, measured: MeasuredFlows, scales: Sequence[Bl
         number, of_pair = np.unique(
             blocks.of(blocks.home[flows.home], blocks.work[flows.work]), return_inverse=True
         )
-        sums, alike = _by(of_pair, counts), _by(of_pair, shares.alike(counts))
+        alike = _by(of_pair, shares.alike(counts))
         _, here, there = np.intersect1d(number, known.number, assume_unique=True, return_indices=True)
-        new = sums.copy()
-        new[:, here] += _moves(alike[:, here], known.value[there], known.variance[there])
-        factor = np.divide(np.maximum(new, 0.0), sums, out=np.ones(sums.shape), where=sums > 0)
-        counts *= factor[:, of_pair]
+        moves = np.zeros(alike.shape)
+        moves[:, here] = _moves(alike[:, here], known.value[there], known.variance[there])
+        # As in a normal distribution: what becomes known of a sum moves its parts by their variances.
+        parts = counts.var(axis=0, ddof=1) * (counts > 0)
+        whole = _by(of_pair, parts)
+        moves = np.divide(moves, whole, out=np.zeros(alike.shape), where=whole > 0)
+        counts = np.maximum(counts + moves[:, of_pair] * parts, 0.0)
         if measured.exact:
             now = _by(flows.work, counts)
             counts *= np.divide(jobs, now, out=np.ones(jobs.shape), where=now > 0)[:, flows.work]
@@ -312,7 +316,8 @@ def _moves(sums: Float64, value: Float64, variance: Float64) -> Float64:
     wider = float((((y - middle) ** 2 - v) * prior * weight).sum() / (prior**2 * weight).sum())
     prior = prior * max(wider, 1.0)
     w = prior / (prior + v)
-    result[:, some] = middle + w * (y - middle) + (sums[:, some] - x) * np.sqrt(w * v / drawn) - sums[:, some]
+    apart = np.sqrt(np.maximum(w * v / drawn, 1.0))
+    result[:, some] = middle + w * (y - middle) + (sums[:, some] - x) * apart - sums[:, some]
     return result
 
 

@@ -74,18 +74,28 @@ def test_sums_that_a_model_has_wrong_are_held_as_often_as_they_should(wrong: flo
         assert np.mean(off[1::2]) < 0.8 * np.mean(off[::2]), "the estimate is nearer, too"
 
 
-def test_no_sum_stays_more_uncertain_than_its_estimate() -> None:
+def test_draws_that_are_too_far_apart_are_left() -> None:
     flows, measured, _, block = flows_of(0.0, 3)
     mean = flows.counts.mean(axis=0)
     wide = np.maximum(mean + 6 * (flows.counts - mean), 0.1)
     new = recalibrated(DrawnFlows(HOME, WORK, wide), measured, [Blocks(NEIGHBOURS, NEIGHBOURS)])
     before, after = (
-        np.stack([np.bincount(block, row) for row in counts])[:, np.unique(block)].var(axis=0, ddof=1).mean()
+        np.stack([np.bincount(block, row) for row in counts])[:, np.unique(block)].var(axis=0, ddof=1)
         for counts in (wide, new)
     )
-    of_estimate = NEAR**2 * 30.0
-    assert before > 2 * of_estimate, "else nothing is shown"
-    assert after == pytest.approx(of_estimate, rel=0.15)
+    assert before.mean() > 2 * NEAR**2 * 30.0, "that of the estimates, else nothing is shown"
+    assert after.mean() > 0.9 * before.mean()
+
+
+def test_what_draws_agree_about_stays() -> None:
+    """A large flow that was measured well is not moved because its small neighbours are wrong."""
+    flows, measured, _, block = flows_of(0.2, 5)
+    sure = np.flatnonzero(np.append(True, np.diff(block) != 0))
+    mean = flows.counts[:, sure].mean(axis=0)
+    flows.counts[:, sure] = mean + (flows.counts[:, sure] - mean) / 10
+    new = recalibrated(flows, measured, [Blocks(NEIGHBOURS, NEIGHBOURS)])
+    moved = np.abs(new - flows.counts).mean(axis=0)
+    assert moved[sure].mean() < 0.1 * np.delete(moved, sure).mean()
 
 
 def test_exact_numbers_of_jobs_stay() -> None:
