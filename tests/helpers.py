@@ -9,6 +9,7 @@ import json
 import logging
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -38,6 +39,8 @@ from pipelines.running.steps import StepBegins, step_of, words_of
 from pipelines.storage.checksums import sha256_of
 
 ROOT = Path(__file__).resolve().parent.parent
+
+PATIENCE = 300.0  # seconds for what takes a few on a machine that does nothing else
 
 # Before a page of a browser: its maps have a pixel for sixteen of the window. Without a graphics card nearly
 # all time of a map goes into pixels, and its words, lines and areas are the same.
@@ -69,6 +72,20 @@ def load(path: str) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+def has_ended(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 def with_values(tables: Mapping[str, Any], *changes: Mapping[str, object]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ import pipelines
 import synth
 from geo_data import polygons
 from geo_data.delimited import count_rows, note_rows
-from helpers import Said, freeze, same_key, with_values
+from helpers import PATIENCE, Said, freeze, same_key, with_values
 from pipelines.config.loading import check_config
 from pipelines.planning import search
 from pipelines.plans.measured import TableChoice
@@ -442,6 +442,6 @@ def browser() -> Iterator[object]:
     if path is None:
         pytest.skip("there is no chromium (Debian: apt-get install chromium)")
     with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=path, args=FLAGS)
+        chromium = driver.chromium.launch(executable_path=path, args=FLAGS, timeout=1000 * PATIENCE)
         yield chromium
         chromium.close()

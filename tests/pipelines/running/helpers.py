@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import signal
 import stat
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,6 +16,7 @@ import pytest
 from distributed import Client
 
 import synth
+from helpers import PATIENCE, wait_for
 from pipelines import Release, ReleaseConfig, run
 from pipelines.release.description import file_names
 from pipelines.release.layout import MANIFEST
@@ -145,16 +144,11 @@ def cluster_of_processes(
             (folder / "slow.py").write_text(_SLOW, encoding="utf-8")
             worker += ["--preload", str(folder / "slow.py")]
         started += [subprocess.Popen([*command, *worker, *options], cwd=path) for _ in range(workers)]
-        until = time.monotonic() + 60
         # Dask does not write it in one piece.
-        while (
-            not (file.exists() and file.read_text(encoding="utf-8").endswith("}"))
-            and time.monotonic() < until
-        ):
-            time.sleep(0.1)
+        wait_for(lambda: file.exists() and file.read_text(encoding="utf-8").endswith("}"))
         address = json.loads(file.read_text(encoding="utf-8"))["address"]
         with Client(address) as client:
-            client.wait_for_workers(workers, timeout=60)
+            client.wait_for_workers(workers, timeout=PATIENCE)
         yield address, started[0], started[1:]
     finally:
         for process in started:
@@ -163,15 +157,16 @@ def cluster_of_processes(
 
 
 def kill_when_drawing(config: ReleaseConfig, process: Process) -> threading.Thread:
+    parts = RunFolder.of(config.release.out).parts
+
+    def two_are_drawn() -> bool:
+        with suppress(OSError):  # parts get their names meanwhile
+            return sum(path.name.isdigit() for path in parts.glob("*")) >= 2
+        return False
+
     def watch() -> None:
-        until = time.monotonic() + 120
-        parts = RunFolder.of(config.release.out).parts
-        while time.monotonic() < until:
-            with suppress(OSError):  # parts get their names meanwhile
-                if sum(path.name.isdigit() for path in parts.glob("*")) >= 2:
-                    process.send_signal(signal.SIGKILL)
-                    return
-            time.sleep(0.002)
+        wait_for(two_are_drawn)
+        process.kill()
 
     thread = threading.Thread(target=watch)
     thread.start()

@@ -9,11 +9,11 @@ import shutil
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from html.parser import HTMLParser
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from sqlalchemy import Row, Table, delete, insert, update
 from sqlalchemy.exc import DBAPIError
 
 import pipelines
+from helpers import PATIENCE, wait_for
 from pipelines.service import ServiceSettings, Store, load_settings
 from pipelines.service.access.tokens import Principal, create_token
 from pipelines.service.app import server_options
@@ -111,10 +112,10 @@ class World:
     def hold(self, step: str) -> None:
         (self.folder / "hold").write_text(step)
 
-    def held(self, seconds: float = 60) -> int:
+    def held(self) -> int:
         """Wait until a worker process stopped at the step, and return its number."""
         path = self.folder / "held"
-        wait_for(lambda: path.exists() and path.read_text() != "", seconds)
+        wait_for(lambda: path.exists() and path.read_text() != "")
         number = int(path.read_text())
         path.unlink()
         return number
@@ -174,20 +175,18 @@ def copy_state(source: Path, target: Path) -> Path:
     return target
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 120) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)
-
-
 def free_port() -> int:
-    """A port that nobody takes before a server does: below those that whoever asks for any is given."""
-    port = 10_000 + os.getpid() % 20_000
+    """A port that nobody takes before a server does.
+
+    It is below those that whoever asks for any is given, and none of the processes of tests beside this one.
+    """
     while True:
+        port = next(_ports)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
-        port += 1
+
+
+_ports = count(10_000 + os.getpid() % 1000 * 20)
 
 
 def claimed(store: Store, seconds: float = 60) -> Row[Any]:
@@ -218,7 +217,7 @@ def at_once(act: Callable[[int], object], number: int) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE)
 
 
 @contextmanager
@@ -228,10 +227,12 @@ def serving(app: FastAPI, port: int = 0) -> Iterator[str]:
     thread = threading.Thread(target=server.run)
     thread.start()
     wait_for(lambda: server.started or not thread.is_alive())
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
-    app.state.log.close()
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        app.state.log.close()
 
 
 def spend_quarter(ledger: Path, config: Path, release: str = "first", plan_sha256: str = "0" * 64) -> None:

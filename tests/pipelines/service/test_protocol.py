@@ -14,9 +14,10 @@ import pytest
 from fastapi import FastAPI
 from starlette.responses import StreamingResponse
 
+from helpers import PATIENCE, wait_for
 from pipelines.service import protocol
 
-from .helpers import at_once, serving, wait_for
+from .helpers import at_once, serving
 
 HEAD = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
 LAST = HEAD.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
@@ -64,7 +65,7 @@ def test_who_sends_too_slowly_is_cut(port: int) -> None:
 
     def talk(number: int) -> None:
         received = b""
-        with socket.create_connection(("127.0.0.1", port), 30) as connection:
+        with socket.create_connection(("127.0.0.1", port), PATIENCE) as connection:
             with suppress(ConnectionError):
                 for piece in cases[number][0]:
                     connection.sendall(piece)
@@ -87,7 +88,7 @@ def test_what_is_no_request_or_too_long_is_answered_in_the_form_of_all_errors(po
         (address % (b"a" * 3_000_000), 414, "too_large"),
         (header % (b"a" * 3_000_000), 431, "too_large"),
     ):
-        with socket.create_connection(("127.0.0.1", port), 10) as connection:
+        with socket.create_connection(("127.0.0.1", port), PATIENCE) as connection:
             with suppress(ConnectionError):
                 connection.sendall(sent.replace(b"Host: x\r\n", b"Host: x\r\nConnection: close\r\n"))
             received = b"".join(iter(lambda c=connection: c.recv(65536), b""))
@@ -102,7 +103,7 @@ def test_who_takes_nothing_of_an_answer_is_cut(port: int, tmp_path: Path) -> Non
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect(("127.0.0.1", port))
         connection.sendall(HEAD.replace(b"/health", b"/large"))
-        wait_for(lambda: '"route": "/large"' in (tmp_path / "service.log").read_text(), 60)
+        wait_for(lambda: '"route": "/large"' in (tmp_path / "service.log").read_text())
         received = 0
         with suppress(ConnectionError):
             while part := connection.recv(65536):

@@ -23,10 +23,11 @@ from typing import Any
 import pytest
 import requests
 
+from helpers import PATIENCE, wait_for
 from pipelines.service import Store, create_app, load_settings
 from pipelines.service.access.tokens import create_token
 
-from .helpers import copy_state, free_port, serving, wait_for
+from .helpers import copy_state, free_port, serving
 
 pytestmark = pytest.mark.slow
 READERS = 300
@@ -49,7 +50,7 @@ def served(service_state: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
     with (folder / "errors").open("w") as errors:
         unsafe = {**os.environ, "ODSYNTH_DEBUG": "1"}
         process = subprocess.Popen(command, preexec_fn=few, env=unsafe, stderr=errors)
-    wait_for(lambda: answers(port), 240)
+    wait_for(lambda: answers(port))
     yield process, port, folder
     process.kill()
     process.wait()
@@ -62,7 +63,7 @@ def answers(port: int) -> bool:
 
 
 def raw(port: int, request: bytes) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), 30) as connection:
+    with socket.create_connection(("127.0.0.1", port), PATIENCE) as connection:
         connection.sendall(request)
         answer = b""
         while part := connection.recv(65536):
@@ -80,14 +81,14 @@ def test_half_sent_requests_keep_nobody_out(served: Served) -> None:
     """More connections than the soft limit of open files that the process was started with."""
     with contextlib.ExitStack() as held:
         for _ in range(400):
-            connection = held.enter_context(socket.create_connection(("127.0.0.1", served[1]), 30))
+            connection = held.enter_context(socket.create_connection(("127.0.0.1", served[1]), PATIENCE))
             connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")
         assert status(raw(served[1], b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")) == 200
 
 
 def test_a_connection_answers_one_after_the_other(served: Served, base: str, page: str) -> None:
     """HEAD and 304 leave nothing on the line that the next answer would be mistaken for."""
-    connection = HTTPConnection("127.0.0.1", served[1], timeout=30)
+    connection = HTTPConnection("127.0.0.1", served[1], timeout=PATIENCE)
     for method, address, headers, expected in (
         ("GET", "/ready", {}, 200),
         ("HEAD", base, {}, 200),
@@ -159,7 +160,7 @@ def test_many_readers_at_once(served: Served, base: str, page: str) -> None:
 def test_it_ends_in_good_order(served: Served) -> None:
     process, port, folder = served
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) in (0, -signal.SIGTERM)
+    assert process.wait(PATIENCE) in (0, -signal.SIGTERM)
     with pytest.raises(OSError):  # noqa: PT011 - whatever the system says
         socket.create_connection(("127.0.0.1", port), 5)
     log = [json.loads(line) for line in (folder / "service.log").read_text().splitlines()]
@@ -203,7 +204,7 @@ def two(postgresql: Any, service_state: Path, tmp_path: Path) -> Iterator[tuple[
         here = running.enter_context(serving(app))
         address = f"http://127.0.0.1:{port}"
         for each in (address, here):
-            wait_for(lambda each=each: is_healthy(each), 240)
+            wait_for(lambda each=each: is_healthy(each))
         if (left := 3600 - time.time() % 3600) < 60:  # a window of guesses may not end in the test
             time.sleep(left)
         yield address, here, secret
@@ -211,7 +212,7 @@ def two(postgresql: Any, service_state: Path, tmp_path: Path) -> Iterator[tuple[
 
 def is_healthy(address: str) -> bool:
     try:
-        return requests.get(f"{address}/health", timeout=60).ok
+        return requests.get(f"{address}/health", timeout=PATIENCE).ok
     except (requests.ConnectionError, requests.Timeout):
         return False
 
@@ -222,8 +223,8 @@ def test_two_processes_are_one_service(
     one, other, secret = two
     token = {"Authorization": f"Bearer {secret}"}
     browser = requests.Session()  # whose cookies are of the host, whatever the port
-    signed_in = browser.post(one + LOGIN, data={"token": secret}, timeout=30)
-    assert browser.get(other + ME, timeout=30).json()["person"] == "ann"
+    signed_in = browser.post(one + LOGIN, data={"token": secret}, timeout=PATIENCE)
+    assert browser.get(other + ME, timeout=PATIENCE).json()["person"] == "ann"
 
     postgresql.stop()
     for address in (one, other):
@@ -234,33 +235,33 @@ def test_two_processes_are_one_service(
             ("GET", "/ready", {}, 503),
             *(("GET", path, {}, 200) for path in ("/", page, base, f"{base}/flows?work=03001", "/health")),
         ):
-            answer = browser.request(method, address + path, timeout=30, **how)
+            answer = browser.request(method, address + path, timeout=PATIENCE, **how)
             assert answer.status_code == status, (path, answer.text)
             assert (answer.headers.get("Retry-After") == "5") == (status == 503 and path != "/ready")
     postgresql.start()
     for address in (one, other):
-        assert browser.get(address + ME, timeout=30).json()["person"] == "ann"
+        assert browser.get(address + ME, timeout=PATIENCE).json()["person"] == "ann"
 
     csrf = re.search('name="csrf" value="([^"]+)"', signed_in.text)
     assert csrf
-    assert browser.post(f"{other}/operator/logout", data={"csrf": csrf[1]}, timeout=30).ok
-    assert browser.get(one + ME, timeout=30).status_code == 401
+    assert browser.post(f"{other}/operator/logout", data={"csrf": csrf[1]}, timeout=PATIENCE).ok
+    assert browser.get(one + ME, timeout=PATIENCE).status_code == 401
 
     wrong = secret[:-1] + ("A" if secret[-1] != "A" else "B")
     for number in range(GUESSES):  # in turns, with a program's header and with the form
         if number < GUESSES // 2:
-            guess = requests.get(one + ME, headers={"Authorization": f"Bearer {wrong}"}, timeout=30)
+            guess = requests.get(one + ME, headers={"Authorization": f"Bearer {wrong}"}, timeout=PATIENCE)
         else:
-            guess = requests.post(other + LOGIN, data={"token": wrong}, timeout=30)
+            guess = requests.post(other + LOGIN, data={"token": wrong}, timeout=PATIENCE)
         assert guess.status_code == 401
     for address in (one, other):
         for refused in (
-            requests.get(address + ME, headers=token, timeout=30),
-            requests.post(address + LOGIN, data={"token": secret}, timeout=30),
+            requests.get(address + ME, headers=token, timeout=PATIENCE),
+            requests.post(address + LOGIN, data={"token": secret}, timeout=PATIENCE),
         ):
             assert refused.status_code == 429
             assert 0 < int(refused.headers["Retry-After"]) <= 7200
-        assert requests.get(address + base, timeout=30).ok
+        assert requests.get(address + base, timeout=PATIENCE).ok
     lines = [json.loads(line) for n in (0, 1) for line in (tmp_path / f"log-{n}").read_text().splitlines()]
     assert [line["route"] for line in lines if line["event"] == "guess"] == [ME] * 2 + [LOGIN] * 2
-    assert requests.get(f"{one}/metrics", timeout=30).text.count("\nodsynth_guesses_total 2.0\n") == 1
+    assert requests.get(f"{one}/metrics", timeout=PATIENCE).text.count("\nodsynth_guesses_total 2.0\n") == 1

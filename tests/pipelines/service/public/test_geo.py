@@ -17,10 +17,11 @@ import requests
 from starlette.testclient import TestClient
 
 import pipelines
+from helpers import PATIENCE, wait_for
 from pipelines import Release
 from pipelines.service.public import geo
 
-from ..helpers import NAME, copy_state, free_port, wait_for
+from ..helpers import NAME, copy_state, free_port
 
 PYTHON_OF_QGIS = "/usr/bin/python3"  # QGIS brings its modules to the system's own
 QGIS = """\
@@ -80,12 +81,12 @@ def address(service_state: Path, base: str, tmp_path_factory: pytest.TempPathFac
         yield f"http://127.0.0.1:{port}" + f"/{NAME}/latest".join(base.split(f"/{NAME}/v1"))
     finally:
         server.terminate()
-        server.wait(30)
+        server.wait(PATIENCE)
 
 
 def answers(address: str) -> bool:
     try:
-        return requests.get(address, timeout=60).ok
+        return requests.get(address, timeout=PATIENCE).ok
     except (requests.ConnectionError, requests.Timeout):
         return False
 
@@ -273,7 +274,7 @@ def test_qgis_reads_features_and_tiles(
     (tmp_path / "read.py").write_text(QGIS)
     environment = {"QT_QPA_PLATFORM": "offscreen", "HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
     command = [PYTHON_OF_QGIS, str(tmp_path / "read.py"), address, *map(str, where)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     for name, found_there in found["layers"].items():

@@ -16,11 +16,12 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 import pipelines
+from helpers import wait_for
 from pipelines.service.public import preparation
 from pipelines.service.public.preparation import Preparation, Prepared, prepare
 from pipelines.views.maps.backdrop import Backdrop
 
-from ..helpers import NAME, wait_for
+from ..helpers import NAME
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from starlette.testclient import TestClient
 
 import geo_data
 import pipelines
-from helpers import same_key, with_values
+from helpers import PATIENCE, same_key, with_values
 from pipelines.config.loading import check_config
 from pipelines.publishing.correcting import correct
 from pipelines.service import create_app
@@ -378,8 +378,9 @@ def test_the_map_of_a_year_has_a_slider_over_the_others(
     with serving(app) as address:
         page, asked = browser.new_page(), list[str]()
         page.on("request", lambda request: asked.append(request.url.removeprefix(address)))
+        page.set_default_timeout(1000 * PATIENCE)
         page.goto(f"{address}{PAGE}/2019/map")
-        page.wait_for_selector("#years:not([hidden])", timeout=60_000)
+        page.wait_for_selector("#years:not([hidden])")
         assert page.inner_text("#first-year") == "2016"
         assert "Withdrawn, and so left out: 2017." in page.inner_text("#year-notes")
         assert [url for url in asked if url.endswith("/map")] == [f"{PAGE}/2019/map"]

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
+from helpers import wait_for
 from pipelines.service import ServiceSettings, Store
 from pipelines.service.queue import outbox as sending
 from pipelines.service.queue import runs as life
@@ -25,7 +26,7 @@ from pipelines.service.queue.claims import fail, finish
 from pipelines.service.queue.outbox import send_next
 from pipelines.service.store import after, outbox
 
-from ..helpers import ANN, BOB, CONTENT, FIT, World, claimed, settings_of, wait_for, words
+from ..helpers import ANN, BOB, CONTENT, FIT, World, claimed, settings_of, words
 
 KEY = bytes(range(24))
 NOTICES = {

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from helpers import COARSE_MAPS
+from helpers import COARSE_MAPS, PATIENCE
 from pipelines.service import ServiceSettings, Store, create_app
 from pipelines.service.access.tokens import create_token
 from pipelines.service.queue.claims import count, give_back, note
@@ -90,7 +90,7 @@ class Served:
         opened = browser.new_context(base_url=self.address, **context)
         opened.add_init_script(COARSE_MAPS)
         page = opened.new_page()
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(1000 * PATIENCE)
         page.on("request", lambda request: self.requests.append(request.url))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("console", self._heard)

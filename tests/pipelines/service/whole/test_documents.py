@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 import pipelines
+from helpers import PATIENCE
 from pipelines.service import ServiceSettings, create_app, load_settings
 from pipelines.service.access.tokens import Role, create_token
 from pipelines.service.queue.records import STATES
@@ -145,7 +146,7 @@ def test_the_commands_of_the_document_work(served: tuple[str, dict[str, str]], t
         commands = re.sub(rf"(?m)^{role}=\S+", f"{role}={secret}", commands)
     (tmp_path / "here").mkdir()
     command, here = ["bash", "-euo", "pipefail", "-c", commands], tmp_path / "here"
-    done = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr + done.stdout[-2000:]
     assert '"status":"withdrawn"' in done.stdout
     assert "'epsilon': ['4', '8.6'], 'delta': [], 'mechanism': ['geometric']" in done.stdout

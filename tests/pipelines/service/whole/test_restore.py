@@ -23,13 +23,14 @@ from sqlalchemy import update
 from starlette.testclient import TestClient
 
 import pipelines
+from helpers import wait_for
 from pipelines.service import Store, create_app, load_settings
 from pipelines.service.access.tokens import create_token
 from pipelines.service.queue import runs
 from pipelines.service.queue.claims import finish
 from pipelines.service.store import runs as table
 
-from ..helpers import ANN, BOB, NAME, claimed, spend_quarter, submitted, wait_for
+from ..helpers import ANN, BOB, NAME, claimed, spend_quarter, submitted
 
 ROOT = Path(__file__).resolve().parents[4]
 LEDGER = '\n[ledger]\nfile = "../ledger/agency.db"\ndata_set = "{}"\nepsilon = "100"\ndelta = "0.5"\n'

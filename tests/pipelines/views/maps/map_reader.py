@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from geo_data.distance import distance_km
-from helpers import COARSE_MAPS
+from helpers import COARSE_MAPS, PATIENCE
 from pipelines.views.release import Release
 
 LAPTOP, PHONE = (1366, 768), (390, 844)
@@ -75,6 +75,7 @@ class Reader:
         self.context = browser.new_context(
             viewport={"width": size[0], "height": size[1]}, offline=not site, **context
         )
+        self.context.set_default_timeout(1000 * PATIENCE)
         self.context.add_init_script(COARSE_MAPS)
         self.page = self.context.new_page()
         self.requests: list[str] = []
@@ -92,7 +93,7 @@ class Reader:
 
     def __enter__(self) -> Reader:
         self.page.goto(self._url)
-        self.page.wait_for_selector("html[data-ready]", timeout=60_000, state="attached")
+        self.page.wait_for_selector("html[data-ready]", state="attached")
         self.page.evaluate(KEEP)
         if not self._as_opened and self.page.is_checked("#density"):  # tests of densities ask for them
             self.page.click("#density")
