@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import http.server
 import json
-import os
 import shutil
-import signal
 import stat
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from helpers import KILLED, LOADED, NOW, SCHEDULE, Said
+from helpers import KILLED, LOADED, NOW, SCHEDULE, Said, has_ended, wait_for
 from pipelines import published
 from pipelines.release import certificate
 from pipelines.release.provenance import source_state
@@ -531,7 +528,7 @@ def test_a_second_copy_is_locked_out(world: Office, paid_only: None) -> None:
     world.write(calendar='[notify]\non = "always"\ncommand = ["touch", "told"]\n', ri=ONE)
     script = (
         "import sys, time; from pipelines.schedule.due import due\n"
-        "work = lambda *_, **__: (print('at work', flush=True), time.sleep(60))\n"
+        "work = lambda *_, **__: (print('at work', flush=True), time.sleep(600))\n"
         "sys.modules['pipelines.schedule.due'].make_release = work\n"
         "due(sys.argv[1])\n"
     )
@@ -680,6 +677,7 @@ def test_a_webhook_that_does_not_work_changes_nothing(
     with server(code) as (it, address):
         world.write(calendar=f'[notify]\nwebhook = "{address}"\non = "always"\ntimeout = {timeout}\n')
         summary = due(world.calendar, now=NOW)
+        wait_for(lambda: it.got)  # in time or later
         assert len(it.got) == 1
     assert summary.notices == (f"notify.webhook: {notice}",)
     assert (statuses(summary), summary.exit_code) == ({"ri-2023": "finished"}, 0)
@@ -694,7 +692,9 @@ def test_no_server(tmp_path: Path) -> None:
     assert notice == "notify.webhook: the server cannot be reached (ConnectionRefusedError)"
 
 
-def test_commands_that_do_not_work(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_commands_that_do_not_work(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def told(*command: str, timeout: int = 60) -> tuple[str, ...]:
         return notify(Notify(command=list(command), timeout=timeout), {"text": "x" * 1_000_000}, tmp_path)
 
@@ -705,16 +705,15 @@ def test_commands_that_do_not_work(tmp_path: Path, capfd: pytest.CaptureFixture[
         "notify.command: no-such-program cannot be run: No such file or directory",
     )
     assert told("sh", "-c", "exit 3") == ("notify.command: sh ended with code 3",)
-    assert told("sh", "-c", "sleep 600 & echo $! > child; wait", timeout=3) == (
-        "notify.command: sh was stopped after 3 s",
+    child, communicate = tmp_path / "child", subprocess.Popen.communicate
+
+    def with_child(process: subprocess.Popen[bytes], *given: Any, **named: Any) -> object:
+        wait_for(lambda: child.exists() and child.read_text().endswith("\n"))
+        return communicate(process, *given, **named)
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", with_child)  # else its time may end before it begins
+    assert told("sh", "-c", "sleep 600 & echo $! > child; wait", timeout=1) == (
+        "notify.command: sh was stopped after 1 s",
     )
-    child = int((tmp_path / "child").read_text())
-    for _ in range(1200):  # the child of the child has ended too
-        stat_file = Path(f"/proc/{child}/stat")
-        if not stat_file.exists() or stat_file.read_text().rpartition(")")[2].split()[0] == "Z":
-            break
-        time.sleep(0.05)
-    else:
-        os.kill(child, signal.SIGKILL)
-        pytest.fail("a command that was stopped left a process behind")
+    wait_for(lambda: has_ended(int(child.read_text())))
     assert capfd.readouterr() == ("", "")
