@@ -7,7 +7,6 @@ import gzip
 import hashlib
 import itertools
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -26,6 +25,7 @@ import requests
 
 from geo_data import InputError, _download
 from geo_data.fetching import fetch, fetch_lodes
+from helpers import PATIENCE, wait_for
 
 PLAIN = hashlib.shake_128(b"table").digest(300_000)  # does not compress, so that half of it is half a file
 TABLE = gzip.compress(PLAIN, mtime=0)
@@ -274,10 +274,8 @@ def test_a_killed_download_leaves_nothing_in_the_place_of_the_file(server: Serve
     """kill -9 while the file is on its way; the lock dies with the process."""
     url = server.serve("/t.csv.gz", Reply(drip=0.0001))
     process = subprocess.Popen([sys.executable, "-c", FETCH, str(folder), url])
-    deadline = time.monotonic() + 60
-    while not any(part.stat().st_size for part in folder.glob(".partial/*")) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
+    wait_for(lambda: any(part.stat().st_size for part in folder.glob(".partial/*")))
+    process.kill()
     process.wait()
     assert [path.name for path in folder.iterdir() if path.name != ".lock"] == [".partial"]
     server.serve("/t.csv.gz", Reply())
@@ -296,22 +294,28 @@ def test_a_refused_connection_is_one_clear_error(server: Server, folder: Path) -
 def test_a_slow_server_is_waited_for_but_not_for_ever(
     server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_download, "TIMEOUT", 2)
+    def be_patient(_: float) -> None:  # between two tries
+        monkeypatch.setattr(_download, "TIMEOUT", PATIENCE)
+
+    monkeypatch.setattr(_download, "time", SimpleNamespace(sleep=be_patient, monotonic=time.monotonic))
+    monkeypatch.setattr(_download, "TIMEOUT", 1)
     url = server.serve("/t.csv.gz", Reply(wait=6), Reply(wait=0.02))
     assert fetch(url, folder).read_bytes() == TABLE
     assert len(server.asked) == 2
+    monkeypatch.setattr(_download, "TIMEOUT", 1)
     monkeypatch.setattr(_download, "TRIES", 1)
     url = server.serve("/never.csv.gz", Reply(wait=6))
-    assert "nothing came for 2 seconds" in refused(fetch, url, folder)
+    assert "nothing came for 1 seconds" in refused(fetch, url, folder)
 
 
 def test_a_dripping_server_is_not_waited_for_for_ever(
     server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_download, "TIMEOUT", 1)
+    clock = itertools.count(0, 61)  # or a busy machine may send nothing for longer than that
+    monkeypatch.setattr(_download, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     monkeypatch.setattr(_download, "TRIES", 1)
     for work, path in ((lambda url: fetch(url, folder), "/t.csv.gz"), (_download.read_small, "/sums")):
-        url = server.serve(path, Reply(drip=0.0015))
+        url = server.serve(path, Reply(drip=0.0003))
         assert "less than 1,000 bytes came in a second" in refused(work, url)
 
 
