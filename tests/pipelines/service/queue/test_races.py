@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from fastapi import Response
 
+from helpers import PATIENCE
 from pipelines.service.operators import api
 from pipelines.service.operators.models import NewVersion, Submission
 from pipelines.service.queue import runs as life
@@ -22,7 +23,6 @@ from ..helpers import ANN, BOB, CONTENT, FIT, World, at_once, claimed, desk_of, 
 
 PROCESSES, THREADS = 3, 4
 ALL = PROCESSES * THREADS
-PATIENCE = 600  # seconds: each process imports the program first, beside whatever else the machine does
 Act = Callable[["Here", int], object]
 AllAtOnce = Callable[[Act], Counter[Any]]
 
@@ -76,20 +76,24 @@ def services(world: World, database: str) -> dict[str, str]:
     }
 
 
-@pytest.fixture
-def all_at_once(services: dict[str, str]) -> Iterator[AllAtOnce]:
-    """Return what has twelve threads of three processes act at the same moment; how often each outcome is."""
+@pytest.fixture(scope="module")
+def pool() -> Iterator[ProcessPoolExecutor]:
+    """Three processes, which take longer to start than all that they do."""
     context = multiprocessing.get_context("spawn")
     start = context.Barrier(ALL)
     with ProcessPoolExecutor(PROCESSES, context, _begin, (start,)) as pool:
+        yield pool
 
-        def call(act: Act) -> Counter[Any]:
-            waiting = [
-                pool.submit(_several, services, act, THREADS * process) for process in range(PROCESSES)
-            ]
-            return Counter(outcome for each in waiting for outcome in each.result(PATIENCE))
 
-        yield call
+@pytest.fixture
+def all_at_once(services: dict[str, str], pool: ProcessPoolExecutor) -> AllAtOnce:
+    """Return what has twelve threads of three processes act at the same moment; how often each outcome is."""
+
+    def call(act: Act) -> Counter[Any]:
+        waiting = [pool.submit(_several, services, act, THREADS * process) for process in range(PROCESSES)]
+        return Counter(outcome for each in waiting for outcome in each.result(PATIENCE))
+
+    return call
 
 
 @pytest.fixture
