@@ -172,7 +172,7 @@ def test_closing_a_run_removes_its_homes_and_keeps_what_it_spent(
     world.hold("debit")
     ann.post(f"{API}/runs", json={"input": "small", "dry_run": False})
     assert ann.post(f"{API}/runs/1/close").json()["error"] == "state"
-    with world.at_work(store, lease=1, look=0.1):
+    with world.at_work(store, lease=1, look=0.1, grace=0):
         os.kill(world.held(), signal.SIGKILL)
         world.release_hold()
     row = claimed(store) if state(store, 1) == "queued" else get_run(store, 1)
