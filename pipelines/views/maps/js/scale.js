@@ -89,8 +89,8 @@ export function rampColours(n) {
 }
 
 // Differences: one colour for more here, one for more there, the stronger the more.
-const MORE = ["ramp-2", "ramp-4", "ramp-5"];
-const LESS = ["distance-1", "distance-2", "distance-4"];
+const MORE = ["more-0", "more-1", "more-2"];
+const LESS = ["less-0", "less-1", "less-2"];
 
 /** Upper ends of the classes of differences but the last, of either sign. */
 export const differenceBreaks = (values) => {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import pipelines
 from pipelines.views.release import Release
 
 from .map_reader import LAPTOP, PHONE, Reader, bounds_of, by_code, expected, free_point, tract_shapes
@@ -69,6 +71,14 @@ def check_colours(mapped: Release, colours: dict[str, str], legend: list[tuple[s
         wanted = [of for (low, high), of in classes if low <= jobs.get(code, 0) <= high]
         assert [colour] == wanted, code
     assert len(set(colours.values())) >= 3
+
+
+def test_more_is_blue_and_less_is_red_in_both_schemes() -> None:
+    """However bright: the largest differences of either sign were nearly one colour on a dark screen."""
+    style = Path(pipelines.__file__).parent / "views" / "maps" / "map.css"
+    for sign, bluer in (("more", True), ("less", False)):
+        colours = re.findall(rf"--{sign}-\d: #(..)..(..);", style.read_text(encoding="utf-8"))
+        assert [int(blue, 16) > int(red, 16) for red, blue in colours] == [bluer] * 6
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
