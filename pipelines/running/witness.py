@@ -234,6 +234,7 @@ def _compare(public: Path, again: Path) -> bytes:
     if others:
         raise WitnessError(
             f"{public}: {len(others)} of {len(files) + 1} files are not what plan, input and run key give, "
-            f"{', '.join(others[:3])} first. Fix: publish nothing of this run"
+            f"{', '.join(others[:3])} first. Fix: if this is another kind of processor, which may round "
+            "otherwise, take one of the same kind; else publish nothing of this run"
         )
     return seal
