@@ -95,11 +95,16 @@ def later_jobs(jobs: pd.DataFrame, moved: tuple[str, str]) -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def later(made: Made, later_jobs: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Release:
+def later_file(later_jobs: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("later") / "demo_od_main_JT00_2019.csv.gz"
     later_jobs.to_csv(path, index=False)
     path.chmod(0o600)
-    return made(3, BY_INDUSTRY, jobs=path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def later(made: Made, later_file: Path) -> Release:
+    return made(3, BY_INDUSTRY, jobs=later_file)
 
 
 def tables_of(files: Mapping[str, Path]) -> dict[str, pd.DataFrame]:
@@ -113,6 +118,12 @@ def true_counts(jobs: pd.DataFrame, rows: pd.DataFrame, digits: int = 11) -> np.
     counts = jobs.groupby(areas)["S000"].sum()
     index = pd.MultiIndex.from_frame(rows[sides]) if len(sides) > 1 else pd.Index(rows[sides[0]])
     return counts.reindex(index).fillna(0).to_numpy().astype(np.int64)
+
+
+def true_change(jobs: pd.DataFrame, later: pd.DataFrame, words: str, rows: pd.DataFrame) -> np.ndarray:
+    """The true change of each row of a table, by tract or by block group, as the words of the table say."""
+    digits = 11 if "trct" in words else 12
+    return true_counts(later, rows, digits) - true_counts(jobs, rows, digits)
 
 
 def held(rows: pd.DataFrame, true: np.ndarray | int) -> np.ndarray:
@@ -169,23 +180,42 @@ def test_a_large_change_is_beyond_noise_and_exact_numbers_have_exact_differences
 ) -> None:
     files = pipelines.compare(first.public, str(later.out), tmp_path / "change")
     tables = tables_of(files)
-    right = []
-    for words, rows in tables.items():
-        digits = 11 if "trct" in words else 12
-        true = true_counts(later_jobs, rows, digits) - true_counts(jobs, rows, digits)
-        if "jobs of" in words:
-            assert (rows[["difference", "low", "high"]].to_numpy() == true[:, np.newaxis]).all()
-            assert (rows["beyond_noise"] == (true != 0)).all()
-            assert (true != 0).any()
-        else:
-            right.append(held(rows, true))
-    assert np.concatenate(right).mean() >= 0.85
+    exact = {words: rows for words, rows in tables.items() if "jobs of" in words}
+    assert exact
+    for words, rows in exact.items():
+        true = true_change(jobs, later_jobs, words, rows)
+        assert (rows[["difference", "low", "high"]].to_numpy() == true[:, np.newaxis]).all()
+        assert (rows["beyond_noise"] == (true != 0)).all()
+        assert (true != 0).any()
     residents = tables["residents of trct"].set_index("home")
     assert residents["beyond_noise"][moved[0]]
     assert residents["high"][moved[0]] < 0 < residents["difference"][moved[1]]
     picture = imread(files["map of trct"])
     assert min(picture.shape[:2]) > 700
     assert len(np.unique(picture.reshape(-1, picture.shape[2]), axis=0)) > 10
+
+
+def test_intervals_hold_a_large_change(
+    made: Made,
+    first: Release,
+    later: Release,
+    jobs: pd.DataFrame,
+    later_jobs: pd.DataFrame,
+    later_file: Path,
+    tmp_path: Path,
+) -> None:
+    """Of eight later releases: of one, it depended on how a processor rounds sums."""
+    right = []
+    for release in (later, *(made(seed, BY_INDUSTRY, jobs=later_file) for seed in range(11, 18))):
+        tables = tables_of(
+            pipelines.compare(first.public, release.public, tmp_path / release.out.parent.name)
+        )
+        right += [
+            held(rows, true_change(jobs, later_jobs, words, rows))
+            for words, rows in tables.items()
+            if "jobs of" not in words
+        ]
+    assert np.concatenate(right).mean() >= 0.85
 
 
 @pytest.mark.parametrize("most", [0, 1, 2, 4, 10, 501, 99_999])
