@@ -106,11 +106,11 @@ class Release:
     @cached_property
     def certificate(self) -> Certificate:
         """What was promised about privacy, with the title of the release, which may have been corrected."""
-        return self.corrections.certificate(self._stated)
+        return self.corrections.certificate(self.stated)
 
     @cached_property
-    def _stated(self) -> Certificate:
-        """The certificate as it stands in the folder."""
+    def stated(self) -> Certificate:
+        """The certificate as it stands in the folder, which no correction changes."""
         path = self._present("certificate.json")
         try:
             return parse_certificate(path.read_bytes())
@@ -123,7 +123,7 @@ class Release:
     @cached_property
     def plan_document(self) -> dict[str, Any]:
         """The plan.json of the release."""
-        certificate, path = self._stated, self._present("plan/plan.json")
+        certificate, path = self.stated, self._present("plan/plan.json")
         with blame_release(path):
             try:
                 document = read_document(path.parent)

@@ -26,6 +26,7 @@ from pipelines.release.records import DCAT_US
 from pipelines.release.signing import SIGNATURES, generate_keys
 from pipelines.release.verification import verify
 from pipelines.storage.checksums import CHECKSUMS, sha256_of
+from pipelines.views.folder import PublicReleaseError
 
 pytestmark = pytest.mark.quick
 
@@ -105,6 +106,15 @@ def test_a_corrected_title_is_the_one_that_readers_see(
     assert (release.public / "README.md").read_text().startswith("# Right title, 2019\n")
     assert small_release.name not in (release.public / "attackers.md").read_text()
     assert "Right title" in release.map().read_text()
+
+
+def test_a_release_and_its_correction_are_not_compared(
+    small_release: pipelines.Release, configured: Configure, tmp_path: Path
+) -> None:
+    """They are one draw, whose changes would all be 0."""
+    release = correct(small_release.public, configured({"release.name": "Right title"}), REASON)
+    with pytest.raises(PublicReleaseError, match="are the same release"):
+        pipelines.compare(small_release.public, release.public, tmp_path / "changes")
 
 
 def test_labels_are_corrected_where_whole_records_are_protected(
