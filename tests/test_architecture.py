@@ -91,6 +91,7 @@ def test_randomness_is_cryptographic() -> None:
         "synth.posterior.implicates",
         "synth.posterior.inside",
         "synth.posterior.intervals",
+        "synth.posterior.job_totals",
         "synth.posterior.placing",
         "synth.posterior.ties",
     )

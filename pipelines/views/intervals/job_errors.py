@@ -9,7 +9,7 @@ much as the noisy counts say that add up to them (`WorkplaceIntervals.told`).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from pipelines.views.intervals.evidence import JobDraws
 from pipelines.views.intervals.workplaces import WorkplaceIntervals
 from pipelines.views.release import Release
 from synth.arrays import find_keys
+from synth.posterior.job_totals import errors_of_jobs
 from synth.randomness import WordStream
 
 Float64 = NDArray[np.float64]
@@ -38,27 +39,15 @@ class JobErrors:
 
     def __init__(self, release: Release, jobs: JobDraws, stream: WordStream) -> None:
         self._jobs = jobs
-        random = np.random.default_rng(int(stream.words(1)[0]))
         told, n = WorkplaceIntervals(release), jobs.jobs.astype(np.float64)
-        error = np.zeros((jobs.draws, n.size))
-        for level, by in _scales(jobs):
-            area = units_of_blocks(jobs.plan, level)
-            variance = told.told(area, by)[1]
-            cell, of_row = np.unique(self._keys(area, by), return_inverse=True)
-            size = np.bincount(of_row, n)
-            # No estimate is farther off than its size: negative numbers are not believed.
-            target = variance.ravel()[cell]
-            target[np.isinf(target)] = 0
-            target *= size**2 / (target + size**2)
-            some = target > 0
-            sums = np.stack([np.bincount(of_row, row, cell.size) for row in error])
-            ratio = (sums[:, some] ** 2).mean(axis=0).sum() / target[some].sum() if some.any() else 1.0
-            if ratio > 1:
-                move = sums * (1 / np.sqrt(ratio) - 1)
-            else:
-                move = random.standard_normal(sums.shape) * np.sqrt((1 - ratio) * target)
-            error += np.where(some, move / size, 0.0)[:, of_row] * n
-        self._expected = n * np.maximum(1 + error / n, 0)
+
+        def sums() -> Iterator[tuple[Int64, Float64]]:
+            for level, by in _scales(jobs):
+                area = units_of_blocks(jobs.plan, level)
+                cell, of_row = np.unique(self._keys(area, by), return_inverse=True)
+                yield of_row, told.told(area, by)[1].ravel()[cell]
+
+        self._expected = n + errors_of_jobs(n, sums(), jobs.draws, stream)
 
     def of(self, level: str, by: Sequence[str], work: Int64, categories: Sequence[Int64]) -> Float64:
         """Return what to multiply cells by, in each draw: of units of work, and categories of attributes."""
