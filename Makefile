@@ -31,10 +31,9 @@ demo: $(STAMP) $(LIBRARY)  ## Set up, then release the built-in region into out/
 	@$(BIN)/odsynth demo
 
 # The tests of a file go to one process: what they share, as a browser or a service, is started once. There are more
-# processes than the two processors that these tests are made for: many of them wait for a browser or for others. Files
-# go in their order: by number of tests, as is the default, those with few long ones come last, and one process works.
+# processes than the two processors that these tests are made for: many of them wait for a browser or for others.
 test: lint $(COMPILED)  ## Set up, then run checks, tests and notebooks
-	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -n 4 --dist loadfile
 
 check: lint  ## Set up, then run checks and quick tests of every room: a minute and a half
 	@$(BIN)/python -m pytest -n 2 -m "quick and not slow and not deep" tests
