@@ -11,6 +11,7 @@ public or generated.
 
 from __future__ import annotations
 
+import re
 import tempfile
 from math import prod
 from pathlib import Path
@@ -59,15 +60,18 @@ def main(draws: int, page: Path | None) -> None:
         fill(page, COMMAND, text)
 
 
-def region(name: str, folder: Path) -> ReleaseConfig:
-    """Return the configuration of a region, at epsilon 2, with whole records or homes and one attribute."""
+def region(name: str, folder: Path, epsilon: str = "2") -> ReleaseConfig:
+    """Return the configuration of a region, with whole records or homes and one attribute protected.
+
+    That of Leeds has the epsilon of its file.
+    """
     if name == "Leeds":
         return pipelines.load_config(ROOT / "examples" / "census.toml").with_out(folder / "out")
     place, _, secret = name.removesuffix(" secret").partition(", ")
-    path, text = folder / "records.toml", rhode_island("2", "records")
+    path, text = folder / "records.toml", rhode_island(epsilon, "records")
     if place == "census":
         path = demo_inputs(folder, which=CENSUS)
-        text = path.read_text(encoding="utf-8")
+        text = re.sub("(?m)^epsilon = .*", f'epsilon = "{epsilon}"', path.read_text(encoding="utf-8"))
     if secret:
         lines = [line for line in text.splitlines() if not line.startswith(("protects", "expected_jobs"))]
         begin = lines.index("[privacy]") + 1

@@ -6,7 +6,8 @@ Usage: python benchmarks/sums.py [--case "Rhode Island" ...] [--epsilon 8.6 ...]
 Releases are made as anybody's would be, all of an epsilon by one plan, and read from their public folders
 alone. Counted are flows between units of the public model, residents of a unit, and sums over neighbours, a
 unit and those nearest to it, 2 to 39 in all, as homes and as workplaces; each with an interval of 90 %. So
-are differences of two such sums. The estimate, the mean of the draws, stands beside the sum of released rows.
+are differences of two such sums and, where jobs by workplace are estimates, these, alone and by each
+attribute that the draws have. The estimate, the mean of the draws, stands beside the sum of released rows.
 A row is the share of intervals that hold the truth, ties decided at random, and of single releases the lowest
 and the highest. Seconds and bytes are what the step and the files add to the run and to the folder. The
 region is what `odsynth simulate --kind region` writes.
@@ -26,6 +27,8 @@ import numpy as np
 import pandas as pd
 from by_lot import held_by_lot
 from numpy.typing import NDArray
+from plain_noise import region as census
+from plain_noise import true_jobs
 from report import commit_measured, fill, table
 from whole_records import configuration as of_rhode_island
 
@@ -40,8 +43,9 @@ from pipelines.running.steps import Step
 
 ROOT = Path(__file__).parent.parent
 COMMAND = "python benchmarks/sums.py"
-CASES = {"Rhode Island": "homes", "records": "records", "earnings": "homes and earnings", "Leeds": "",
-         "region": "", "Rhode Island, resampled": "homes, resampled"}  # fmt: skip
+CASES = {"Rhode Island": "homes", "records": "records", "earnings": "homes and earnings", "census": "",
+         "census, mode secret": "", "Leeds": "", "region": "",
+         "Rhode Island, resampled": "homes, resampled"}  # fmt: skip
 SUMS, MOST = 400, 40  # sums of neighbours, of fewer units than so many
 SIZES = {"0": 0.5, "1 to 9": 9.5, "10 to 99": 99.5, "100 to 999": 999.5, "1,000 and more": np.inf}
 HEAD = [
@@ -90,7 +94,7 @@ def main(cases: tuple[str, ...], epsilons: tuple[str, ...], releases: int, page:
                     release = pipelines.run(config.with_out(folder / str(number)), plan=plan.folder)
                     if number == 0:
                         costs.append([case, epsilon, f"{planning:.1f}", *cost(release)])
-                    for counts in counted(release, config):
+                    for counts in (*counted(release, config), *jobs_counted(release, config)):
                         found.append(counts.assign(case=case, epsilon=epsilon, release=number))
                 click.echo(" | ".join(costs[-1]), err=True)
     text = (
@@ -110,6 +114,8 @@ def configuration(case: str, epsilon: str, folder: Path) -> ReleaseConfig:
             '"dirichlet"', '"geometric"'
         )
         text = text.replace("../../shared", str(ROOT.parent / "shared"))
+    elif case.startswith("census"):
+        return census(case, folder, epsilon)
     elif case == "region":
         path = geo_data.simulate_region(folder / case)
         text = re.sub(r"(?m)^epsilon = .*", f'epsilon = "{epsilon}"', path.read_text(encoding="utf-8"))
@@ -163,11 +169,46 @@ def counted(release: Release, config: ReleaseConfig) -> Iterator[pd.DataFrame]:
         "difference of residents": [t[:, :half] - t[:, half:] for t in living],
     }
     for kind, (of_draws, (truth,), (rows_added,)) in kinds.items():
-        present = (of_draws != 0).any(axis=0) | (truth != 0)
-        held = held_by_lot(truth[present], of_draws[:, present], random)
-        mean = of_draws.mean(axis=0)
-        errors = {"error": (mean - truth)[present], "rows": (rows_added - truth)[present]}
-        yield pd.DataFrame({"sums": kind, "mean": np.abs(mean[present]), "held": held, **errors})
+        yield compared(kind, of_draws, truth, rows_added, random)
+
+
+def jobs_counted(release: Release, config: ReleaseConfig) -> Iterator[pd.DataFrame]:
+    """Yield the same of estimated jobs by workplace: alone, and by each attribute that draws have."""
+    if not release.plan.workplaces:
+        return
+    draws, geography, random = release.draws(), release.geography, np.random.default_rng(6)
+    true, (released,) = true_jobs(release, config), release.job_records(tuple(release.categories))
+    levels = geography.levels[: geography.levels.index(release.plan.level) + 1]
+    for by in ((), *((name,) for name in release.categories)):
+        work = next((level for level in reversed(levels) if draws.has(levels[0], level, by)), None)
+        if work is None:
+            continue
+        shape = *(len(release.categories[name]) for name in by), geography.n_units(work)
+        cells = draws.cells(levels[0], work, by)
+        of_cell = np.ravel_multi_index((*cells.categories, cells.work), shape)
+        of_draws = np.stack([np.bincount(of_cell, row, np.prod(shape)) for row in cells.counts])
+        truth, rows = (
+            np.bincount(
+                np.ravel_multi_index(
+                    (*(jobs.attributes[name] for name in by), geography.unit_of(work, jobs.work)), shape
+                ),
+                minlength=np.prod(shape),
+            )
+            for jobs in (true, released)
+        )
+        name = "jobs of a unit" if work == release.plan.level else f"jobs of a {work}"
+        yield compared(f"{name} by {by[0]}" if by else name, of_draws, truth, rows, random)
+
+
+def compared(
+    kind: str, of_draws: Float64, truth: Float64, rows: Float64, random: np.random.Generator
+) -> pd.DataFrame:
+    """Return what there is to say of some sums: of their draws, the truth, and released rows added up."""
+    present = (of_draws != 0).any(axis=0) | (truth != 0)
+    held = held_by_lot(truth[present], of_draws[:, present], random)
+    mean = of_draws.mean(axis=0)
+    errors = {"error": (mean - truth)[present], "rows": (rows - truth)[present]}
+    return pd.DataFrame({"sums": kind, "mean": np.abs(mean[present]), "held": held, **errors})
 
 
 def true_flows(config: ReleaseConfig, geography: Geography, level: str) -> Float64:

@@ -321,6 +321,13 @@ def proxy_workplaces(
     return alike.repeat(counts)
 
 
+def variance_of_workplaces(
+    widths: Iterable[int], *, listed: bool, concentration: float = _OF_UNKNOWN
+) -> float:
+    """Return the relative variance in `proxy_workplaces` of jobs by attributes of so many categories."""
+    return _OFF_LISTED**2 if listed else _OFF_UNITS**2 + sum(widths) / concentration
+
+
 def proxy_categories(
     slots: Slots,
     names: Sequence[str],

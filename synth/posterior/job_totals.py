@@ -1,4 +1,4 @@
-"""Posterior draws of how far estimated numbers of jobs are off, from single rows to the sum of all."""
+"""Posterior draws of estimated numbers of jobs, from single rows to the sum of all."""
 
 from __future__ import annotations
 
@@ -12,40 +12,59 @@ from synth.randomness import WordStream
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
+_ALIKE = 4.0  # sums of like size, up to so many times another, spread alike
 
-def errors_of_jobs(
-    jobs: Float64, sums: Iterable[tuple[Int64, Float64]], draws: int, stream: WordStream
+
+def draws_of_jobs(
+    jobs: Float64, sums: Iterable[tuple[Int64, Float64, Float64]], draws: int, stream: WordStream
 ) -> Float64:
-    """Return draws of the errors of estimated numbers of jobs, whose sums spread as noisy counts say.
+    """Return draws of numbers of jobs whose sums spread as noisy counts say.
+
+    Sums are taken one scale after the other. Of each, the draws of a sum are moved to where `_centre` puts
+    it, and spread or drawn together; its rows are multiplied, so that none is below 0.
 
     Parameters
     ----------
     jobs : ndarray of float64, shape (n_rows,)
-        Greater than 0.
-    sums : iterable of (ndarray of int64, shape (n_rows,), ndarray of float64, shape (n_sums,))
-        From small sums to large ones: the sum that each row is in, and the variance that noisy counts give
-        each; inf where they say nothing.
+        Estimates, greater than 0.
+    sums : iterable of (ndarray of int64, shape (n_rows,), two ndarrays of float64, shape (n_sums,))
+        Scales, from small sums to large ones: the sum that each row is in; what noisy counts say of each, nan
+        where nothing; and the variance of that, or of the estimate where they say nothing.
     draws : int
     stream : WordStream
 
     Returns
     -------
     ndarray of float64, shape (draws, n_rows)
-        Not below the negative of `jobs`.
     """
     random = np.random.default_rng(int(stream.words(1)[0]))
-    error = np.zeros((draws, jobs.size))
-    for of_row, variance in sums:
-        size = np.bincount(of_row, jobs)
+    drawn = np.tile(jobs, (draws, 1))
+    for of_row, counted, variance in sums:
+        size = np.asarray(np.bincount(of_row, jobs), np.float64)
         # No estimate is farther off than its size: negative numbers are not believed.
-        target = np.where(np.isfinite(variance), variance, 0.0)
-        target *= size**2 / (target + size**2)
-        some = target > 0
-        drawn = np.stack([np.bincount(of_row, row, size.size) for row in error])
-        ratio = (drawn[:, some] ** 2).mean(axis=0).sum() / target[some].sum() if some.any() else 1.0
-        if ratio > 1:
-            move = drawn * (1 / np.sqrt(ratio) - 1)
-        else:
-            move = random.standard_normal(drawn.shape) * np.sqrt((1 - ratio) * target)
-        error += np.where(some, move / size, 0.0)[:, of_row] * jobs
-    return np.maximum(error, -jobs)
+        believed = size**2 / (variance + size**2)
+        target = variance * believed
+        before = np.stack([np.bincount(of_row, row, size.size) for row in drawn])
+        off = before - before.mean(axis=0)
+        # Few draws of a single sum say little of their variance.
+        alike = np.unique(np.floor(np.log(size) / np.log(_ALIKE)), return_inverse=True)[1]
+        spread, wanted = (np.bincount(alike, each)[alike] for each in ((off**2).mean(axis=0), target))
+        ratio = np.divide(spread, wanted, out=np.full(size.size, np.inf), where=wanted > 0)
+        off /= np.sqrt(np.maximum(ratio, 1))
+        off += random.standard_normal(off.shape) * np.sqrt(np.maximum(1 - ratio, 0) * target)
+        after = np.maximum(_centre(size, counted, variance, believed) + off, 0)
+        drawn *= np.divide(after, before, out=np.zeros(before.shape), where=before > 0)[:, of_row]
+    return drawn
+
+
+def _centre(size: Float64, counted: Float64, variance: Float64, believed: Float64) -> Float64:
+    """Return where the draws of sums have their centre, between estimates and noisy counts.
+
+    Estimates are not negative, and many small ones that are too large take from the large. The more noisy
+    counts differ from estimates, beyond their noise, the more they are followed.
+    """
+    some = np.isfinite(counted)
+    difference = np.where(some, counted - size, 0.0)
+    square = float((difference**2).sum())
+    beyond = max(0.0, 1 - float(variance[some].sum()) / square) if square > 0 else 0.0
+    return size + beyond * believed * difference

@@ -14,12 +14,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from geo_data.proxy_truth import variance_of_workplaces
 from pipelines.drawing.job_counts import units_of_blocks
 from pipelines.views.intervals.evidence import JobDraws
 from pipelines.views.intervals.workplaces import WorkplaceIntervals
 from pipelines.views.release import Release
 from synth.arrays import find_keys
-from synth.posterior.job_totals import errors_of_jobs
+from synth.posterior.job_totals import draws_of_jobs
 from synth.randomness import WordStream
 
 Float64 = NDArray[np.float64]
@@ -28,6 +29,9 @@ Int64 = NDArray[np.int64]
 
 class JobErrors:
     """Numbers about 1 by which draws multiply the jobs of rows of `JobDraws`, shape (n_draws, n_rows).
+
+    Where no noisy counts tell of jobs, they are taken to be off as the plan was tried on them
+    (`proxy_workplaces`).
 
     Parameters
     ----------
@@ -39,15 +43,21 @@ class JobErrors:
 
     def __init__(self, release: Release, jobs: JobDraws, stream: WordStream) -> None:
         self._jobs = jobs
-        told, n = WorkplaceIntervals(release), jobs.jobs.astype(np.float64)
+        listed = release.plan.config.workplaces is not None
+        intervals, n = WorkplaceIntervals(release), jobs.jobs.astype(np.float64)
 
-        def sums() -> Iterator[tuple[Int64, Float64]]:
+        def sums() -> Iterator[tuple[Int64, Float64, Float64]]:
             for level, by in _scales(jobs):
                 area = units_of_blocks(jobs.plan, level)
                 cell, of_row = np.unique(self._keys(area, by), return_inverse=True)
-                yield of_row, told.told(area, by)[1].ravel()[cell]
+                counted, variance = (each.ravel()[cell] for each in intervals.told(area, by))
+                told = np.isfinite(variance)
+                assumed = (
+                    variance_of_workplaces(self._widths(by), listed=listed) * np.bincount(of_row, n) ** 2
+                )
+                yield of_row, np.where(told, counted, np.nan), np.where(told, variance, assumed)
 
-        self._expected = n + errors_of_jobs(n, sums(), jobs.draws, stream)
+        self._drawn = draws_of_jobs(n, sums(), jobs.draws, stream)
 
     def of(self, level: str, by: Sequence[str], work: Int64, categories: Sequence[Int64]) -> Float64:
         """Return what to multiply cells by, in each draw: of units of work, and categories of attributes."""
@@ -55,7 +65,7 @@ class JobErrors:
         area = self._jobs.plan.geography.units_of_blocks(level).astype(np.int64)
         cell, of_row = np.unique(self._keys(area, by), return_inverse=True)
         size = np.bincount(of_row, self._jobs.jobs)
-        factor = np.stack([np.bincount(of_row, row) for row in self._expected]) / size
+        factor = np.stack([np.bincount(of_row, row) for row in self._drawn]) / size
         key = np.ravel_multi_index((*categories, work), (*widths, int(area.max()) + 1))
         position, present = find_keys(cell, key)
         assert present.all()
