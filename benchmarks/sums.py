@@ -94,7 +94,7 @@ def main(cases: tuple[str, ...], epsilons: tuple[str, ...], releases: int, page:
                     release = pipelines.run(config.with_out(folder / str(number)), plan=plan.folder)
                     if number == 0:
                         costs.append([case, epsilon, f"{planning:.1f}", *cost(release)])
-                    for counts in (*counted(release, config), *jobs_counted(release, config)):
+                    for counts in (*counted(release, config), *jobs_counted(release, config, number)):
                         found.append(counts.assign(case=case, epsilon=epsilon, release=number))
                 click.echo(" | ".join(costs[-1]), err=True)
     text = (
@@ -172,14 +172,15 @@ def counted(release: Release, config: ReleaseConfig) -> Iterator[pd.DataFrame]:
         yield compared(kind, of_draws, truth, rows_added, random)
 
 
-def jobs_counted(release: Release, config: ReleaseConfig) -> Iterator[pd.DataFrame]:
+def jobs_counted(release: Release, config: ReleaseConfig, seed: int) -> Iterator[pd.DataFrame]:
     """Yield the same of estimated jobs by workplace: alone, and by each attribute that draws have."""
     if not release.plan.workplaces:
         return
-    draws, geography, random = release.draws(), release.geography, np.random.default_rng(6)
+    draws, geography, random = release.draws(), release.geography, np.random.default_rng(seed)
+    secret = release.plan.policy.secret  # by all else jobs are public
     true, (released,) = true_jobs(release, config), release.job_records(tuple(release.categories))
     levels = geography.levels[: geography.levels.index(release.plan.level) + 1]
-    for by in ((), *((name,) for name in release.categories)):
+    for by in [(name,) for name in secret] or [(), *((name,) for name in release.categories)]:
         work = next((level for level in reversed(levels) if draws.has(levels[0], level, by)), None)
         if work is None:
             continue

@@ -11,6 +11,7 @@ from synth.randomness import WordStream
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
+Bool = NDArray[np.bool_]
 
 _ALIKE = 4.0  # sums of like size, up to so many times another, spread alike
 
@@ -28,8 +29,8 @@ def draws_of_jobs(
     jobs : ndarray of float64, shape (n_rows,)
         Estimates, greater than 0.
     sums : iterable of (ndarray of int64, shape (n_rows,), two ndarrays of float64, shape (n_sums,))
-        Scales, from small sums to large ones: the sum that each row is in; what noisy counts say of each, nan
-        where nothing; and the variance of that, or of the estimate where they say nothing.
+        Scales, from small sums to large ones: the sum that each row is in, what noisy counts say of each, and
+        the variance of that; inf where they say nothing, which leaves a sum as it is.
     draws : int
     stream : WordStream
 
@@ -40,11 +41,12 @@ def draws_of_jobs(
     random = np.random.default_rng(int(stream.words(1)[0]))
     drawn = np.tile(jobs, (draws, 1))
     for of_row, counted, variance in sums:
-        size = np.asarray(np.bincount(of_row, jobs), np.float64)
+        some = np.isfinite(variance)
+        size, variance = np.bincount(of_row, jobs)[some].astype(np.float64), variance[some]
         # No estimate is farther off than its size: negative numbers are not believed.
         believed = size**2 / (variance + size**2)
         target = variance * believed
-        before = np.stack([np.bincount(of_row, row, size.size) for row in drawn])
+        before = np.stack([np.bincount(of_row, row, some.size)[some] for row in drawn])
         off = before - before.mean(axis=0)
         # Few draws of a single sum say little of their variance.
         alike = np.unique(np.floor(np.log(size) / np.log(_ALIKE)), return_inverse=True)[1]
@@ -52,8 +54,10 @@ def draws_of_jobs(
         ratio = np.divide(spread, wanted, out=np.full(size.size, np.inf), where=wanted > 0)
         off /= np.sqrt(np.maximum(ratio, 1))
         off += random.standard_normal(off.shape) * np.sqrt(np.maximum(1 - ratio, 0) * target)
-        after = np.maximum(_centre(size, counted, variance, believed) + off, 0)
-        drawn *= np.divide(after, before, out=np.zeros(before.shape), where=before > 0)[:, of_row]
+        after = np.maximum(_centre(size, counted[some], variance, believed) + off, 0)
+        factor = np.ones((draws, some.size))
+        factor[:, some] = np.divide(after, before, out=np.zeros(before.shape), where=before > 0)
+        drawn *= factor[:, of_row]
     return drawn
 
 
@@ -63,8 +67,25 @@ def _centre(size: Float64, counted: Float64, variance: Float64, believed: Float6
     Estimates are not negative, and many small ones that are too large take from the large. The more noisy
     counts differ from estimates, beyond their noise, the more they are followed.
     """
-    some = np.isfinite(counted)
-    difference = np.where(some, counted - size, 0.0)
-    square = float((difference**2).sum())
-    beyond = max(0.0, 1 - float(variance[some].sum()) / square) if square > 0 else 0.0
-    return size + beyond * believed * difference
+    square = float(((counted - size) ** 2).sum())
+    beyond = max(0.0, 1 - float(variance.sum()) / square) if square > 0 else 0.0
+    return size + beyond * believed * (counted - size)
+
+
+def untold_jobs(drawn: Float64, area: Int64, told: Bool, variance: float, stream: WordStream) -> Float64:
+    """Return draws of jobs by category in which those that no noisy counts tell deviate, too.
+
+    Parameters
+    ----------
+    drawn : ndarray of float64, shape (draws, n_cells)
+    area : ndarray of int64, shape (n_cells,)
+        Work area of each cell. The jobs of all its categories together stay as they are.
+    told : ndarray of bool, shape (n_cells,)
+    variance : float
+        Relative, of the deviations.
+    stream : WordStream
+    """
+    random = np.random.default_rng(int(stream.words(1)[0]))
+    off = np.where(told, 1.0, random.gamma(1 / variance, variance, drawn.shape)) * drawn
+    before, after = (np.stack([np.bincount(area, row) for row in each]) for each in (drawn, off))
+    return off * np.divide(before, after, out=np.ones(before.shape), where=after > 0)[:, area]

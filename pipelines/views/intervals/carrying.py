@@ -58,8 +58,12 @@ def carry_draws(release: Release, scratch: Path, progress: Progress | None = Non
     flows = _Flows(jobs)
     file = JobFile(jobs, scratch / "draws.parquet")
     file.write(flows.noted(jobs.places()), done)
-    weights = _Weights(jobs, flows.drawn())
     errors = JobErrors(release, jobs, key.stream("errors of jobs", 0)) if plan.workplaces else None
+    drawn = flows.drawn()
+    if errors is not None:
+        factor = errors.of(jobs.work_level, (), drawn.work, ()).astype(np.float32)
+        drawn = replace(drawn, counts=drawn.counts * factor)
+    weights = _Weights(jobs, drawn)
     stream = key.stream("rounding of draws", 0)
     tables = (_table(file, weights, errors, table, stream) for table in interval_tables(plan))
     write_draws(plan, tables, release.public)

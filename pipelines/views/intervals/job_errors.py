@@ -20,7 +20,7 @@ from pipelines.views.intervals.evidence import JobDraws
 from pipelines.views.intervals.workplaces import WorkplaceIntervals
 from pipelines.views.release import Release
 from synth.arrays import find_keys
-from synth.posterior.job_totals import draws_of_jobs
+from synth.posterior.job_totals import draws_of_jobs, untold_jobs
 from synth.randomness import WordStream
 
 Float64 = NDArray[np.float64]
@@ -28,10 +28,7 @@ Int64 = NDArray[np.int64]
 
 
 class JobErrors:
-    """Numbers about 1 by which draws multiply the jobs of rows of `JobDraws`, shape (n_draws, n_rows).
-
-    Where no noisy counts tell of jobs, they are taken to be off as the plan was tried on them
-    (`proxy_workplaces`).
+    """Numbers about 1 by which draws multiply the jobs of rows of `JobDraws`.
 
     Parameters
     ----------
@@ -42,37 +39,59 @@ class JobErrors:
     """
 
     def __init__(self, release: Release, jobs: JobDraws, stream: WordStream) -> None:
-        self._jobs = jobs
-        listed = release.plan.config.workplaces is not None
-        intervals, n = WorkplaceIntervals(release), jobs.jobs.astype(np.float64)
+        self._jobs, self._intervals, self._stream = jobs, WorkplaceIntervals(release), stream
+        self._n = jobs.jobs.astype(np.float64)
+        self._listed = release.plan.config.workplaces is not None
 
         def sums() -> Iterator[tuple[Int64, Float64, Float64]]:
             for level, by in _scales(jobs):
-                area = units_of_blocks(jobs.plan, level)
-                cell, of_row = np.unique(self._keys(area, by), return_inverse=True)
-                counted, variance = (each.ravel()[cell] for each in intervals.told(area, by))
-                told = np.isfinite(variance)
-                assumed = (
-                    variance_of_workplaces(self._widths(by), listed=listed) * np.bincount(of_row, n) ** 2
-                )
-                yield of_row, np.where(told, counted, np.nan), np.where(told, variance, assumed)
+                cell, of_row = np.unique(self._keys(level, by), return_inverse=True)
+                yield of_row, *self._told(level, by, cell)
 
-        self._drawn = draws_of_jobs(n, sums(), jobs.draws, stream)
+        self._drawn = draws_of_jobs(self._n, sums(), jobs.draws, stream)
+        if secret := jobs.plan.policy.secret:  # by all else jobs are public
+            public = [name for name in jobs.attributes if name not in secret]
+            keys = self._keys(jobs.plan.geography.block_level, public)
+            of_row = np.unique(keys, return_inverse=True)[1]
+            now = self._added(of_row)
+            exact = np.divide(np.bincount(of_row, self._n), now, out=np.ones(now.shape), where=now > 0)
+            self._drawn *= exact[:, of_row]
+        self._made: tuple[str, tuple[str, ...]] | None = None
 
-    def of(self, level: str, by: Sequence[str], work: Int64, categories: Sequence[Int64]) -> Float64:
-        """Return what to multiply cells by, in each draw: of units of work, and categories of attributes."""
-        widths = self._widths(by)
-        area = self._jobs.plan.geography.units_of_blocks(level).astype(np.int64)
-        cell, of_row = np.unique(self._keys(area, by), return_inverse=True)
-        size = np.bincount(of_row, self._jobs.jobs)
-        factor = np.stack([np.bincount(of_row, row) for row in self._drawn]) / size
-        key = np.ravel_multi_index((*categories, work), (*widths, int(area.max()) + 1))
-        position, present = find_keys(cell, key)
+    def of(self, level: str, by: tuple[str, ...], work: Int64, categories: Sequence[Int64]) -> Float64:
+        """Return what to multiply cells by, in each draw: of units of work, and categories of attributes.
+
+        Where no noisy counts tell of jobs by attributes, they are taken to be off as the plan was tried on
+        them (`proxy_workplaces`).
+        """
+        if self._made != (level, by):
+            self._made, (self._cell, self._factor) = (level, by), self._factors(level, by)
+        shape = (*self._widths(by), self._jobs.plan.geography.n_units(level))
+        position, present = find_keys(self._cell, np.ravel_multi_index((*categories, work), shape))
         assert present.all()
-        return np.asarray(factor[:, position])
+        return np.asarray(self._factor[:, position])
 
-    def _keys(self, area: Int64, by: Sequence[str]) -> Int64:
+    def _factors(self, level: str, by: tuple[str, ...]) -> tuple[Int64, Float64]:
+        """Return combinations of categories and units, rising, and what to multiply their jobs by."""
+        cell, of_row = np.unique(self._keys(level, by), return_inverse=True)
+        drawn, told = self._added(of_row), np.isfinite(self._told(level, by, cell)[1])
+        if by and not told.all():
+            variance = variance_of_workplaces(self._widths(by), listed=self._listed)
+            unit = cell % self._jobs.plan.geography.n_units(level)
+            drawn = untold_jobs(drawn, unit, told, variance, self._stream)
+        return cell, drawn / np.bincount(of_row, self._n)
+
+    def _added(self, of_row: Int64) -> Float64:
+        return np.stack([np.bincount(of_row, row) for row in self._drawn])
+
+    def _told(self, level: str | None, by: Sequence[str], cell: Int64) -> tuple[Float64, Float64]:
+        """Return what noisy counts say of some cells, and the variance of that."""
+        mean, variance = self._intervals.told(units_of_blocks(self._jobs.plan, level), tuple(by))
+        return mean.ravel()[cell], variance.ravel()[cell]
+
+    def _keys(self, level: str | None, by: Sequence[str]) -> Int64:
         """Return the combination of categories and the area of each row, as one number."""
+        area = units_of_blocks(self._jobs.plan, level)
         codes = [self._jobs.attributes[name] for name in by]
         shape = (*self._widths(by), int(area.max()) + 1)
         return np.asarray(np.ravel_multi_index((*codes, area[self._jobs.work]), shape), np.int64)

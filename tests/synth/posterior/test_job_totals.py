@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from synth.posterior.job_totals import draws_of_jobs
+from synth.posterior.job_totals import draws_of_jobs, untold_jobs
 from synth.randomness import RunKey
 
 AREAS, KINDS, PARTS = 40, 5, 6  # rows are parts of areas, of one kind each
@@ -51,9 +51,16 @@ def test_sums_without_noise_are_those_that_were_counted() -> None:
         np.testing.assert_allclose(np.bincount(SCALES["area"], row), counted)
 
 
-def test_what_nothing_was_counted_of_stays_where_it_is_and_spreads() -> None:
-    jobs = np.full(AREAS * KINDS * PARTS, 50.0)
-    draws = drawn(jobs, {"area": (np.full(AREAS, np.nan), 300.0)})
-    of_area = np.stack([np.bincount(SCALES["area"], row) for row in draws])
-    assert of_area.mean() == pytest.approx(50 * KINDS * PARTS, rel=0.05)
-    assert of_area.std() == pytest.approx(300, rel=0.1)
+def test_what_nothing_was_counted_of_stays_as_it_is() -> None:
+    jobs = np.full(AREA.size, 50.0)
+    draws = drawn(jobs, {"area": (np.zeros(AREAS), np.inf)})
+    assert (draws == 50).all()
+
+
+def test_untold_categories_deviate_and_keep_the_jobs_of_their_area() -> None:
+    jobs = np.full((19, AREAS * KINDS), 100.0)
+    area, told = np.repeat(np.arange(AREAS), KINDS), np.arange(AREAS * KINDS) < KINDS
+    draws = untold_jobs(jobs, area, told, 0.25, RunKey(bytes(32), secure=False).stream("jobs", 0))
+    np.testing.assert_allclose(draws[:, told], 100)
+    assert 30 < draws[:, ~told].std() < 50
+    np.testing.assert_allclose([np.bincount(area, row) for row in draws], 100 * KINDS)
