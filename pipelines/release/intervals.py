@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -42,6 +42,14 @@ DRAWS = tuple(f"draw_{number}" for number in range(1, N_DRAWS + 1))
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 N = TypeVar("N", bound=np.number)
+
+
+class Estimates(NamedTuple):
+    """What draws tell of some numbers; the fields are columns of tables."""
+
+    estimate: NDArray[np.float64]  # mean of the draws, to a tenth of a job
+    low: Int64  # ends of the interval of 90 %, both in it
+    high: Int64
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,7 +247,7 @@ def _areas(
     area, counts = added
     codes = plan.geography.codes(level)[area]
     frame = pd.DataFrame({"level": level, "code": codes, "name": names[area], "count": count})
-    return frame.assign(**estimates(counts))
+    return frame.assign(**estimates(counts)._asdict())
 
 
 def _pairs(
@@ -247,7 +255,7 @@ def _pairs(
 ) -> pd.DataFrame:
     codes = plan.geography.codes(level)
     frame = pd.DataFrame({"level": level, "home": codes[home], "home_name": names[home]})
-    return frame.assign(work=codes[work], work_name=names[work], **estimates(counts))
+    return frame.assign(work=codes[work], work_name=names[work], **estimates(counts)._asdict())
 
 
 def interval_ends(numbers: NDArray[N]) -> tuple[NDArray[N], NDArray[N]]:
@@ -255,10 +263,9 @@ def interval_ends(numbers: NDArray[N]) -> tuple[NDArray[N], NDArray[N]]:
     return numbers.min(axis=0), numbers.max(axis=0)
 
 
-def estimates(counts: Int64) -> dict[str, NDArray[np.generic]]:
-    """Return the estimates of sums, to a tenth of a job, and the ends of their intervals."""
-    low, high = interval_ends(counts)
-    return {"estimate": counts.mean(axis=0).round(1), "low": low, "high": high}
+def estimates(counts: Int64) -> Estimates:
+    """Return what draws of sums, of shape (draws, ...), tell of them."""
+    return Estimates(counts.mean(axis=0).round(1), *interval_ends(counts))
 
 
 def _text(frame: pd.DataFrame) -> str:

@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from pipelines.release.intervals import Estimates
 from pipelines.running.process import give_back_memory
 from pipelines.service.parameters import separated
 from pipelines.service.public.areas import Areas, Shapes, joined
@@ -32,7 +33,7 @@ from pipelines.service.public.flow_queries import (
     about_bounds,
     has_bounds,
     no_attribute,
-    with_bounds,
+    with_estimates,
 )
 from pipelines.service.public.formats import Format, Part, Table, Written
 from pipelines.service.public.models import SYNTHETIC
@@ -333,7 +334,7 @@ class _FlowRows:
             }
         columns |= dict.fromkeys(question.attributes, pa.int64())
         if self._bounded:
-            columns |= {"low": pa.int64(), "high": pa.int64()}
+            columns |= {"estimate": pa.float64(), "low": pa.int64(), "high": pa.int64()}
         self.schema = pa.schema(list(columns.items()))
         self.head = {
             "note": SYNTHETIC,
@@ -359,8 +360,11 @@ class _FlowRows:
         columns |= dict(zip(self._selection.question.attributes, map(pa.array, flows.counts), strict=True))
         if self._bounded:
             # Nothing where the file of draws is damaged, which is seen when it is read.
-            none = pa.nulls(flows.size, pa.int64())
-            columns |= dict(zip(("low", "high"), map(pa.array, flows.bounds or (none, none)), strict=True))
+            columns |= (
+                {name: pa.nulls(flows.size, self.schema.field(name).type) for name in Estimates._fields}
+                if flows.estimates is None
+                else dict(zip(Estimates._fields, map(pa.array, flows.estimates), strict=True))
+            )
         table = pa.RecordBatch.from_arrays([columns[name] for name in self.schema.names], schema=self.schema)
 
         def ids() -> list[str]:
@@ -372,8 +376,8 @@ class _FlowRows:
         return Part(table, ids, lambda: self.lines(flows))
 
     def bounded(self, flows: Flows) -> Flows:
-        """Return flows with their intervals."""
-        return with_bounds([(self._selection, flows)], self._draws)[0]
+        """Return flows with their estimates."""
+        return with_estimates([(self._selection, flows)], self._draws)[0]
 
     def lines(self, flows: Flows) -> NDArray[np.object_]:
         """Return lines from home to work; None where an end has no place, or both are the same."""

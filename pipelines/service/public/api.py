@@ -241,8 +241,8 @@ class _AreasQuery(BaseModel):
     attribute: Annotated[
         Codes,
         Field(
-            description="Which jobs, separated by commas: S000 is all; the others are in contents. low and "
-            "high are of the first."
+            description="Which jobs, separated by commas: S000 is all; the others are in contents. "
+            "estimate, low and high are of the first."
         ),
     ] = ["S000"]
 
@@ -314,9 +314,9 @@ async def get_flows(
     Jobs are added up between areas of two levels. Levels are by default that of the areas asked for (the
     coarsest that has the first code), the other side's, or the finest that is usual for the release. An area
     may be of another level than the answer, if it is made of whole areas of that: work=44007&work_level=trct
-    asks for the tracts of a county. low and high are an interval for the true number of the first attribute;
-    the released count need not lie in it. They are missing where the release has no draws of a table
-    (intervals of /contents) whose areas those that are asked for are made of.
+    asks for the tracts of a county. estimate, low and high are an estimate of the true number of the first
+    attribute and its interval; the released count need not lie in it. They are missing where the release has
+    no draws of a table (intervals of /contents) whose areas those that are asked for are made of.
     """
 
     def find() -> Question | Response:

@@ -19,7 +19,7 @@ from pipelines.service.public.flow_queries import (
     Side,
     about_bounds,
     select,
-    with_bounds,
+    with_estimates,
 )
 from pipelines.views.labels import named_area, singular
 from pipelines.views.release import Release
@@ -176,7 +176,7 @@ def _crossing(version: OpenVersion, summed: dict[str, LargestFlows]) -> dict[str
     for name, side, elsewhere in ends:
         selection = both.selection.outside(elsewhere)
         flows = replace(both.flows, counts=(summed[side].jobs[:1] - both.jobs)[np.newaxis])
-        (bounded,) = with_bounds([(selection, flows)], version.draws)
+        (bounded,) = with_estimates([(selection, flows)], version.draws)
         numbers[name] = Number(int(bounded.counts[0, 0]), _bounds(bounded)[0])
     return numbers
 
@@ -186,9 +186,9 @@ def _number(summed: LargestFlows) -> Number:
 
 
 def _bounds(flows: Flows) -> list[tuple[int, int] | None]:
-    if flows.bounds is None:
+    if flows.estimates is None:
         return [None] * flows.size
-    return list(zip(*(ends.tolist() for ends in flows.bounds), strict=True))
+    return list(zip(flows.estimates.low.tolist(), flows.estimates.high.tolist(), strict=True))
 
 
 def _rows(version: OpenVersion, largest: LargestFlows, other: Side) -> list[FlowRow]:

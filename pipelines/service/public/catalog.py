@@ -35,7 +35,7 @@ from pipelines.service.public.flow_queries import (
     has_bounds,
     largest_flows,
     rows_to_read,
-    with_bounds,
+    with_estimates,
 )
 from pipelines.service.public.preparation import Preparation, Prepared
 from pipelines.service.refusals import not_found, preparing
@@ -268,7 +268,7 @@ class OpenVersion:
     def largest_flows(self, *asked: tuple[Selection, int]) -> list[LargestFlows]:
         """Return so many of the largest flows of each of some questions, with their intervals."""
         found = [largest_flows(self._tables, selection, top) for selection, top in asked]
-        bounded = with_bounds([(largest.selection, largest.flows) for largest in found], self.draws)
+        bounded = with_estimates([(largest.selection, largest.flows) for largest in found], self.draws)
         return [replace(largest, flows=flows) for largest, flows in zip(found, bounded, strict=True)]
 
     @property

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geo_data.od_files import count_columns
-from pipelines.release.intervals import estimates
+from pipelines.release.intervals import Estimates, estimates
 from pipelines.service.parameters import separated
 from pipelines.service.public.flow_tables import FlowTable
 from pipelines.service.refusals import invalid, not_found
@@ -102,8 +102,8 @@ class Flows:
 
     units: dict[Side, Int64]  # Of both sides; 0 where a side is a sum
     counts: Int64  # At least one of a flow is above 0, unless it is the total
-    # Intervals of the first count, where there are draws of the areas (`with_bounds`)
-    bounds: tuple[Int64, Int64] | None = None
+    # Of the first count, where there are draws of the areas (`with_estimates`)
+    estimates: Estimates | None = None
 
     @property
     def size(self) -> int:
@@ -112,9 +112,11 @@ class Flows:
 
     def take(self, which: NDArray[np.intp] | slice) -> Flows:
         """Return some of them."""
-        bounds = None if self.bounds is None else (self.bounds[0][which], self.bounds[1][which])
+        told = self.estimates
+        if told is not None:
+            told = Estimates(told.estimate[which], told.low[which], told.high[which])
         units = {side: unit[which] for side, unit in self.units.items()}
-        return Flows(units, self.counts[:, which], bounds)
+        return Flows(units, self.counts[:, which], told)
 
 
 class FlowTables:
@@ -391,8 +393,8 @@ def about_bounds(selection: Selection, draws: PosteriorDraws | None) -> str | No
     return draws.why_none(draws.attributes_of(selection.question.attributes[0]))
 
 
-def with_bounds(answers: Sequence[tuple[Selection, Flows]], draws: PosteriorDraws | None) -> list[Flows]:
-    """Return flows of some questions with the intervals of their first count: draws are read once for all."""
+def with_estimates(answers: Sequence[tuple[Selection, Flows]], draws: PosteriorDraws | None) -> list[Flows]:
+    """Return flows of some questions with estimates of their first count: draws are read once for all."""
     found = [flows for _, flows in answers]
     if draws is None:
         return found
@@ -402,9 +404,8 @@ def with_bounds(answers: Sequence[tuple[Selection, Flows]], draws: PosteriorDraw
             areas = selection.areas("home"), selection.areas("work")
             count = selection.question.attributes[0]
             asked[number] = Pairs(flows.units["home"], flows.units["work"], *areas, (count,))
-    intervals = draws.between_each([*asked.values()])
-    for (number, pairs), bounds in zip(asked.items(), intervals, strict=True):
-        found[number] = replace(found[number], bounds=bounds[pairs.counts[0]])
+    for (number, pairs), told in zip(asked.items(), draws.between_each([*asked.values()]), strict=True):
+        found[number] = replace(found[number], estimates=told[pairs.counts[0]])
     return found
 
 
@@ -428,8 +429,8 @@ def estimated(selection: Selection, draws: PosteriorDraws | None) -> Estimate | 
     if names:
         columns = list(count_columns(selection.release.categories)[names[0]])
         counts = counts[:, cells.categories[0] == columns.index(count)]
-    total = estimates(counts.sum(axis=1, keepdims=True))
-    return Estimate(float(total["estimate"][0]), int(total["low"][0]), int(total["high"][0]))
+    (estimate,), (low,), (high,) = estimates(counts.sum(axis=1, keepdims=True))
+    return Estimate(float(estimate), int(low), int(high))
 
 
 @dataclass(frozen=True, eq=False)

@@ -284,9 +284,9 @@ class AreaList(BaseModel):
 class FlowEntry(BaseModel):
     """Jobs between a work area and a home area: a number for each attribute, under its name.
 
-    low, high: interval of 90 % of the true number of the first attribute that was asked for, where the
-    release has draws of it (`intervals` of /contents); the released count need not lie in it. With
-    places: names and coordinates of both ends. A side that is a sum is left out.
+    estimate, low, high: estimate and interval of 90 % of the true number of the first attribute that was
+    asked for, where the release has draws of it (`intervals` of /contents); the released count need not lie
+    in the interval. With places: names and coordinates of both ends. A side that is a sum is left out.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -294,6 +294,7 @@ class FlowEntry(BaseModel):
 
     work: str | None = None
     home: str | None = None
+    estimate: float | None = None
     low: int | None = None
     high: int | None = None
 
@@ -316,7 +317,7 @@ class FlowList(BaseModel):
     sums : list of str or None
         Sides all of whose areas are one.
     about_intervals : str or None
-        What low and high are; where flows have none, why.
+        What estimate, low and high are; where flows have none, why.
     flows : list of FlowEntry
         In the order of the geography, by work area or, where only home areas were asked for, by home area;
         with `top` the largest first.

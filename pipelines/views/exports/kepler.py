@@ -151,7 +151,7 @@ def _tooltip(datasets: list[dict[str, Any]]) -> dict[str, Any]:
         dataset["data"]["id"]: [
             {"name": field["name"], "format": None}
             for field in dataset["data"]["fields"]
-            if field["type"] in ("string", "integer")
+            if field["name"] not in (*ENDS, _GEOMETRY)
         ]
         for dataset in datasets
     }

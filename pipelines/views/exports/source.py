@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from pipelines.config.languages import ENGLISH
+from pipelines.release.intervals import Estimates
 from pipelines.release.pages import phrases as release_phrases
 from pipelines.storage.checksums import sha256_of
 from pipelines.views.accuracy import noise_warning
@@ -80,12 +81,12 @@ class Source:
 
     @property
     def columns(self) -> list[str]:
-        """Columns of numbers that flows have: the counts, and their intervals."""
-        return [*self.counts, *itertools.chain(*map(interval_columns, self.with_interval))]
+        """Columns of numbers that flows have: the counts, and their estimates with intervals."""
+        return [*self.counts, *itertools.chain(*map(estimate_columns, self.with_interval))]
 
     @cached_property
     def with_interval(self) -> list[str]:
-        """Those of the counts that have an interval."""
+        """Those of the counts that have an estimate and an interval."""
         if not self.intervals or not self.release.has_draws:
             return []
         draws, levels = self.release.draws(), (self.home_level, self.work_level)
@@ -100,7 +101,7 @@ class Source:
         return str(release_phrases(self.language).untold(untold)) if untold else ""
 
     def flows(self) -> Iterator[pd.DataFrame]:
-        """Yield all flows, with their intervals, at most `batch_rows` at a time."""
+        """Yield all flows, with their estimates, at most `batch_rows` at a time."""
         with pa.OSFile(str(self._added_up[0])) as file, pa.ipc.open_stream(file) as batches:
             for batch in batches:
                 yield batch.to_pandas()
@@ -115,7 +116,7 @@ class Source:
         """The flows, added up once and put into a file, from which all formats read them; the totals."""
         zones = {side: self.release.geography.n_units(level) for side, level in self.levels.items()}
         totals = {side: np.zeros((number, len(self.counts)), np.int64) for side, number in zones.items()}
-        batches = self._with_intervals(
+        batches = self._with_estimates(
             self.release.flow_batches(self.home_level, self.work_level, self.counts)
         )
         first = next(batches)
@@ -131,15 +132,15 @@ class Source:
                 file.write_table(table, max_chunksize=self.batch_rows)
         return path, totals
 
-    def _with_intervals(self, batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    def _with_estimates(self, batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         if not self.with_interval:
             yield from batches
             return
         draws, levels = self.release.draws(), (self.home_level, self.work_level)
         for flows in batches:
-            columns: dict[str, NDArray[np.int64]] = {}
-            for name, interval in draws.between_counts(flows, *levels, self.with_interval).items():
-                columns |= zip(interval_columns(name), interval, strict=True)
+            columns: dict[str, NDArray[np.number]] = {}
+            for name, told in draws.between_counts(flows, *levels, self.with_interval).items():
+                columns |= zip(estimate_columns(name), told, strict=True)
             yield flows.assign(**columns)
 
     @cached_property
@@ -276,12 +277,12 @@ class Source:
     @cached_property
     def meanings(self) -> dict[str, str]:
         """The meaning of every column of the zones, the flows and the journeys."""
-        ends = {
-            column: self.say.interval_end(end, name)
+        estimates = {
+            column: self.say.of_draws(field, name)
             for name in self.with_interval
-            for column, end in zip(interval_columns(name), ("low", "high"), strict=True)
+            for field, column in zip(Estimates._fields, estimate_columns(name), strict=True)
         }
-        return column_meanings(self.release, self.levels, self.language) | ends
+        return column_meanings(self.release, self.levels, self.language) | estimates
 
     def meanings_of(self, columns: Iterable[str]) -> dict[str, str]:
         """Return the meanings of some columns, those without one (geometry) left out."""
@@ -351,10 +352,10 @@ def column_meanings(release: Release, levels: Mapping[str, str], language: str =
     }
 
 
-def interval_columns(count: str) -> tuple[str, str]:
-    """Return the columns of flows that have the ends of the interval of a count."""
+def estimate_columns(count: str) -> list[str]:
+    """Return the columns of flows that have the `Estimates` of a count."""
     after = "" if count == "S000" else f"_{count}"
-    return f"low{after}", f"high{after}"
+    return [f"{field}{after}" for field in Estimates._fields]
 
 
 _SIDES = ("home", "work")

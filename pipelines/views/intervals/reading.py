@@ -17,10 +17,10 @@ from pipelines.plans.workload import Table
 from pipelines.release.intervals import (
     INTERVALS_FILE,
     N_DRAWS,
+    Estimates,
     TableDraws,
     carries_draws,
     estimates,
-    interval_ends,
     interval_tables,
     read_draws,
 )
@@ -54,11 +54,11 @@ class Cells:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Pairs of areas, and the counts of jobs between them whose intervals are asked for."""
+    """Pairs of areas, and the counts of jobs between them whose estimates are asked for."""
 
     home: Int64  # Numbers of their areas
     work: Int64
-    home_areas: str | Int64  # As for `PosteriorDraws.between`
+    home_areas: str | Int64  # As for `PosteriorDraws.between_counts`
     work_areas: str | Int64
     counts: tuple[str, ...]
 
@@ -148,7 +148,7 @@ class PosteriorDraws:
         """
         names = (attributes,) if isinstance(attributes, str) else tuple(attributes)
         cells = self.cells(home, work, names)
-        return self._labels(home, work, names, cells).assign(**estimates(cells.counts))
+        return self._labels(home, work, names, cells).assign(**estimates(cells.counts)._asdict())
 
     def implicates(
         self, home: Areas, work: Areas | None, attributes: str | Sequence[str] = ()
@@ -186,10 +186,10 @@ class PosteriorDraws:
         """Return the attribute by whose categories a count of the release is made; none of all jobs."""
         return tuple(name for name, columns in self._columns.items() if count in columns)
 
-    def between(
-        self, pairs: pd.DataFrame, home: str | Int64, work: str | Int64, count: str = "S000"
-    ) -> tuple[Int64, Int64]:
-        """Return the intervals of the flows between pairs of areas.
+    def between_counts(
+        self, pairs: pd.DataFrame, home: str | Int64, work: str | Int64, counts: Iterable[str] = ("S000",)
+    ) -> dict[str, Estimates]:
+        """Return estimates and intervals of the flows between pairs of areas.
 
         Parameters
         ----------
@@ -198,31 +198,27 @@ class PosteriorDraws:
             where areas are given by block, their numbers.
         home, work : str or ndarray
             A level, as for `flows`, or the number of the area of each block, -1 for none.
-        count : str
+        counts : iterable of str
             Of ``release.counts``: which jobs.
 
         Returns
         -------
-        low, high : ndarray of int64, shape (n_pairs,)
+        dict of str to Estimates
+            By count: ``estimate`` (float64), ``low`` and ``high`` (int64), each of shape (n_pairs,), as of
+            `flows`.
 
         Raises
         ------
         PublicReleaseError
             As `flows`.
         """
-        return self.between_counts(pairs, home, work, (count,))[count]
-
-    def between_counts(
-        self, pairs: pd.DataFrame, home: str | Int64, work: str | Int64, counts: Iterable[str]
-    ) -> dict[str, tuple[Int64, Int64]]:
-        """Return the intervals of several counts of pairs of areas, each as `between` does."""
         if isinstance(home, str) and isinstance(work, str):
             pairs = with_units(pairs, self.release.geography, home, work)
         homes, works = (pairs[side].to_numpy().astype(np.int64) for side in ("home", "work"))
         return self.between_each([Pairs(homes, works, home, work, tuple(counts))])[0]
 
-    def between_each(self, asked: Sequence[Pairs]) -> list[dict[str, tuple[Int64, Int64]]]:
-        """Return the intervals of the counts of each of several questions; draws of a table are read once.
+    def between_each(self, asked: Sequence[Pairs]) -> list[dict[str, Estimates]]:
+        """Return the estimates of the counts of each of several questions; draws of a table are read once.
 
         To read them takes far longer than to add them up.
         """
@@ -232,30 +228,30 @@ class PosteriorDraws:
             for names in dict.fromkeys(map(self.attributes_of, pairs.counts)):
                 parts = self._sought(pairs.home_areas, pairs.work_areas, names).of(homes, works)
                 sought.setdefault(parts.table, []).append((number, names, parts))
-        ends: list[dict[str, tuple[Int64, Int64]]] = [{} for _ in asked]
+        told: list[dict[str, Estimates]] = [{} for _ in asked]
         for several in sought.values():
             read = self.read([parts for *_, parts in several])
             for number, names, parts in several:
-                ends[number] |= self._ends(asked[number], names, self._added_up(read, parts, names))
-        return [{count: ends[i][count] for count in pairs.counts} for i, pairs in enumerate(asked)]
+                told[number] |= self._of_pairs(asked[number], names, self._added_up(read, parts, names))
+        return [{count: told[i][count] for count in pairs.counts} for i, pairs in enumerate(asked)]
 
-    def _ends(self, pairs: Pairs, names: tuple[str, ...], cells: Cells) -> dict[str, tuple[Int64, Int64]]:
-        """Return the intervals of the counts by attributes, from cells with all that pairs have of these."""
+    def _of_pairs(self, pairs: Pairs, names: tuple[str, ...], cells: Cells) -> dict[str, Estimates]:
+        """Return the estimates of the counts by attributes, from cells with all that pairs have of these."""
         wide = int(np.append(cells.home, pairs.home).max(initial=0)) + 1
         key, cell = pairs.work * wide + pairs.home, cells.work * wide + cells.home
         order = np.argsort(key)
         row = order[np.minimum(np.searchsorted(key, cell, sorter=order), max(key.size - 1, 0))]
         same = key[row] == cell
-        ends = {}
+        told = {}
         for count in pairs.counts:
             if self.attributes_of(count) != names:
                 continue
             code = self._columns[names[0]].index(count) if names else None
             of_count = same if code is None else same & (cells.categories[0] == code)
-            low, high = np.zeros(key.size, np.int64), np.zeros(key.size, np.int64)
-            low[row[of_count]], high[row[of_count]] = interval_ends(cells.counts[:, of_count])
-            ends[count] = low, high
-        return ends
+            told[count] = Estimates(np.zeros(key.size), *np.zeros((2, key.size), np.int64))
+            for numbers, of_cells in zip(told[count], estimates(cells.counts[:, of_count]), strict=True):
+                numbers[row[of_count]] = of_cells
+        return told
 
     def cells(
         self,

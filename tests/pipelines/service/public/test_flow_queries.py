@@ -28,7 +28,7 @@ from pipelines.service.public.flow_queries import (
     flow_batches,
     largest_flows,
     select,
-    with_bounds,
+    with_estimates,
 )
 from pipelines.service.public.flow_tables import write_flow_tables
 from pipelines.service.public.preparation import prepare
@@ -303,6 +303,7 @@ def test_flows_have_intervals_where_the_release_has_draws_of_them(
     columns = count_columns(release.categories)
     query = {"work_level": "cty", "home_level": "trct", "attribute": columns[by][-1], "top": 3}
     code, home = codes("cty")[1], codes("trct")[0]
+    told = ["estimate", "low", "high"]
     with TestClient(make_app(new_state)) as client:
 
         def flows(**params: object) -> list[dict[str, Any]]:
@@ -313,7 +314,7 @@ def test_flows_have_intervals_where_the_release_has_draws_of_them(
         said = draws.flows("trct", "cty", by)
         said = said[(said["work"] == code) & (said[by] == release.categories[by][-1])].set_index("home")
         for flow in answer.json()["flows"]:
-            assert (flow["low"], flow["high"]) == tuple(said.loc[flow["home"], ["low", "high"]])
+            assert [flow[name] for name in told] == said.loc[flow["home"], told].to_list()
         assert "need not lie in it" in answer.json()["about_intervals"]
         assert "low" in flows(home=home)[0]
         assert "low" not in flows(work=code, home_level="tabblk2010")[0], "there are no draws of home blocks"
@@ -324,9 +325,8 @@ def test_flows_have_intervals_where_the_release_has_draws_of_them(
         some = codes("trct")[:3]
         of_some = draws.flows(dict.fromkeys(some, "all"), "cty").set_index("work")
         summed = flows(home=",".join(some), work_level="cty", sum="home")
-        assert [tuple(flow[k] for k in ("low", "high")) for flow in summed] == list(
-            of_some.loc[[flow["work"] for flow in summed], ["low", "high"]].itertuples(index=False, name=None)
-        )
+        expected = of_some.loc[[flow["work"] for flow in summed], told].to_numpy().tolist()
+        assert [[flow[name] for name in told] for flow in summed] == expected
         shown = client.get(f"{page}/flows", params={"area": code, "level": "trct"}).text
         assert "need not lie in it" in shown
         asked = {"area": code, "level": "trct", "attribute": untold["attribute"]}
@@ -340,7 +340,7 @@ def test_flows_have_intervals_where_the_release_has_draws_of_them(
     with TestClient(make_app(damaged_state)) as client:
         damaged = client.get(f"{base}/flows", params={"work": code, **query})
         assert [flow["S000" if "S000" in flow else columns[by][-1]] for flow in damaged.json()["flows"]]
-        assert all(flow.get("low") is None for flow in damaged.json()["flows"])
+        assert all(flow.get(name) is None for flow in damaged.json()["flows"] for name in told)
         assert str(damaged_state) not in damaged.text
 
 
@@ -351,16 +351,16 @@ def test_areas_across_have_intervals_if_they_are_made_of_areas_of_a_table(
     starts = geography.starts("trct")
     towns = geography.codes("town")[geography.unit_of("town", starts)]
     expected = draws.flows(dict(zip(geography.codes("trct"), towns, strict=True)), "cty")
-    expected = expected.set_index(["work", "home"])[["low", "high"]]
+    expected = expected.set_index(["work", "home"])[["estimate", "low", "high"]]
     for home in ("town", "strip"):
         selection = select(crossed, FlowQuestion(work_level="cty", home_level=home))
         units = {"work": np.array([0, 1]), "home": np.array([0, 1])}
-        (found,) = with_bounds([(selection, Flows(units, np.ones((1, 2), int)))], draws)
-        assert (found.bounds is None) == (home == "strip")
-        if found.bounds is not None:
+        (found,) = with_estimates([(selection, Flows(units, np.ones((1, 2), int)))], draws)
+        assert (found.estimates is None) == (home == "strip")
+        if found.estimates is not None:
             pairs = [(geography.codes("cty")[i], f"t{i + 1}") for i in range(2)]
-            ends = expected.reindex(pairs, fill_value=0).itertuples(index=False, name=None)
-            assert list(zip(*found.bounds, strict=True)) == list(ends)
+            told = expected.reindex(pairs, fill_value=0).to_numpy()
+            assert np.array_equal(np.transpose(found.estimates), told)
 
 
 def interval_of_largest(draws: PosteriorDraws) -> str:

@@ -59,6 +59,32 @@ def test_every_format_comes_with_what_must_be_known(public: Path, exported: Expo
     assert not list(exports.rglob("*.arrow")), "the file of flows is still there"
 
 
+def flows_of(name: str, folder: Path) -> pd.DataFrame:
+    """The flows of an export, as a reader of its format has them."""
+    if name == "kepler":
+        data = json.loads((folder / "kepler.gl.json").read_text(encoding="utf-8"))["datasets"][0]["data"]
+        return pd.DataFrame(data["allData"], columns=[field["name"] for field in data["fields"]])
+    (path,) = (path for path in folder.glob("*_flows_*") if path.suffix not in (".json", ".csvt"))
+    if name == "csv":
+        return pd.read_csv(path, dtype={"work": "str", "home": "str"})
+    if name == "geoparquet":
+        return pd.read_parquet(path)
+    return pd.DataFrame(pyogrio.read_dataframe(path, layer="flows"))
+
+
+@pytest.mark.parametrize("name", [name for name, form in FORMATS.items() if form.intervals])
+def test_estimates_are_those_of_the_file_of_flows(name: str, public: Path, exported: Exporter) -> None:
+    """The same numbers, rounded alike; 0 where no draw has jobs."""
+    pair, told = ["work", "home"], ["estimate", "low", "high"]
+    file = pd.read_csv(public / "flows.csv", dtype={"work": "str", "home": "str"})
+    said = file[file["level"] == "trct"].set_index(pair)[told]
+    flows = flows_of(name, exported(name)[0]).set_index(pair)[told]
+    assert (flows["estimate"] % 1 > 0).any(), "whole numbers alone say nothing of tenths"
+    pd.testing.assert_frame_equal(
+        flows, said.reindex(flows.index, fill_value=0), check_dtype=False, check_exact=True
+    )
+
+
 def test_a_release_that_may_not_be_published_says_so(public: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(public, tmp_path / "public"))
     text = (copy / "certificate.json").read_text(encoding="utf-8")

@@ -85,7 +85,7 @@ def test_kepler_gl_opens_it(levels: tuple[str, str], exported: Exporter, opened:
     assert flows["fields"] == [
         *([side, "string"] for side in ("work", "home", "work_name", "home_name")),
         *([end, "real"] for end in ends),
-        *([count, "integer"] for count in source.counts),
+        *([name, "real" if name.startswith("estimate") else "integer"] for name in source.columns),
     ]
     expected = [list(row) for lines in source.journeys() for row in lines.round(6).itertuples(index=False)]
     assert flows["rows"] == expected

@@ -118,7 +118,7 @@ def test_decimal_commas_for_excel(exported: Exporter, public: Path, tmp_path: Pa
         metadata = json.loads(path.with_name(f"{path.name}-metadata.json").read_text(encoding="utf-8"))
         assert metadata["dialect"] == {"delimiter": ";"}
         by_gdal = pyogrio.read_dataframe(path)
-        for name in set(plain) & {"home_S000", "S000", "latitude", "longitude"}:
+        for name in set(plain) & {"home_S000", "S000", "estimate", "latitude", "longitude"}:
             np.testing.assert_allclose(by_gdal[name].astype(float), plain[name])
     assert "semicolons between columns" in (tmp_path / "csv" / "README.txt").read_text(encoding="utf-8")
     with pytest.raises(ExportError, match="omx: decimal commas are for spreadsheets"):

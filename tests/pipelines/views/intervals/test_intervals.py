@@ -146,10 +146,10 @@ def test_several_questions_read_the_draws_of_a_table_once(
     monkeypatch.setattr(
         reading, "read_draws", lambda *given: read.append(given[1].name) or read_draws(*given)
     )
-    for ends, expected in zip(opened.between_each(asked), alone, strict=True):
-        assert np.array_equal(ends["S000"], expected)
+    for told, expected in zip(opened.between_each(asked), alone, strict=True):
+        assert np.array_equal(told["S000"], expected)
     assert read == ["trct to trct"]
-    everything = opened.flows("trct", "trct").set_index(["home", "work"])[["low", "high"]]
+    everything = opened.flows("trct", "trct").set_index(["home", "work"])[["estimate", "low", "high"]]
     codes = geography.codes("trct")
     pairs = pd.MultiIndex.from_arrays([codes[homes], codes[works]])
     assert np.array_equal(np.transpose(alone[0]), everything.reindex(pairs, fill_value=0).to_numpy())
@@ -292,15 +292,16 @@ def test_what_cannot_be_asked_is_refused(
     assert figures.crossing == Figure(number=crossing / rows["S000"].sum())
 
 
-def test_exports_have_the_intervals_of_their_flows(
+def test_exports_have_the_estimates_of_their_flows(
     public: Path, opened: pipelines.PosteriorDraws, tmp_path: Path
 ) -> None:
     release = pipelines.open_release(public)
-    release.export(["csv", "geoparquet", "omx"], tmp_path, home_level="trct")
+    release.export(["csv", "omx"], tmp_path, home_level="trct")
+    names = ["estimate", "low", "high"]
     codes = dict.fromkeys(("home", "work"), "str")
     flows = pd.read_csv(next(tmp_path.glob("csv/*flows*.csv")), dtype=codes)
-    said = opened.flows("trct", "trct").set_index(["work", "home"])[["low", "high"]]
-    own = flows.set_index(["work", "home"])[["low", "high"]]
+    said = opened.flows("trct", "trct").set_index(["work", "home"])[names]
+    own = flows.set_index(["work", "home"])[names]
     pd.testing.assert_frame_equal(own, said.reindex(own.index, fill_value=0))
     assert (own["high"] > 0).any()
     found, untold = 0, []
@@ -310,14 +311,12 @@ def test_exports_have_the_intervals_of_their_flows(
             untold.append(name)
             continue
         found += 1
-        by = opened.flows("trct", "trct", name).set_index(["work", "home", name])[["low", "high"]]
+        by = opened.flows("trct", "trct", name).set_index(["work", "home", name])[names]
         for category, column in zip(opened.release.categories[name], columns, strict=True):
-            ends = flows.set_index(["work", "home"])[[f"low_{column}", f"high_{column}"]]
-            said = by.xs(category, level=name).reindex(ends.index, fill_value=0)
-            assert ends.to_numpy().tolist() == said.to_numpy().tolist(), column
+            told = flows.set_index(["work", "home"])[[f"{each}_{column}" for each in names]]
+            said = by.xs(category, level=name).reindex(told.index, fill_value=0)
+            assert told.to_numpy().tolist() == said.to_numpy().tolist(), column
     assert found
-    packed = pd.read_parquet(next(tmp_path.glob("geoparquet/*flows*.parquet")))
-    assert packed[["low", "high"]].to_numpy().tolist() == own.to_numpy().tolist()
     readmes = {name: (tmp_path / name / "README.txt").read_text(encoding="utf-8") for name in ("csv", "omx")}
     assert coverage_words()[0] in readmes["csv"]
     assert phrases(ENGLISH).untold([(name,) for name in untold]) in readmes["csv"]
