@@ -6,7 +6,7 @@ Each line of the file is an in-toto statement in a DSSE envelope, signed by the 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,10 +88,19 @@ def _due(certificate: Certificate) -> dict[str, Any]:
     return {"commitment": commitment_sha256(certificate), "debit": made.debit, "program": made.program}
 
 
-def awaits_statement(folder: Path, certificate: Certificate) -> bool:
-    """Return whether the statement that a certificate demands is not in its public folder yet."""
+def awaits_statement(certificate: Certificate, statements: Sequence[Statement]) -> bool:
+    """Return whether the statement that a certificate demands is not among these."""
     wanted = certificate.commitment and certificate.commitment.witness
-    return wanted not in (None, *(statement.predicate.key for statement in read_statements(_lines(folder))))
+    return wanted is not None and wanted not in _keys(statements)
+
+
+def _keys(statements: Sequence[Statement]) -> list[str]:
+    return [statement.predicate.key for statement in statements]
+
+
+def statements_in(folder: Path) -> list[Statement]:
+    """Read the statements of a public folder, if there are any."""
+    return read_statements(_lines(folder))
 
 
 def add_statement(folder: Path, line: str) -> Path:
@@ -166,16 +175,19 @@ def check_statements(
         raise WitnessError(f"{WITNESS_FILE} is about a commitment, and there is none. Fix: {_SAME_COPY}")
     for number, statement in enumerate(statements, 1):
         _check(statement, f"{WITNESS_FILE}, line {number}", certificate, hashes, changed)
-    keys = [statement.predicate.key for statement in statements]
+    keys = _keys(statements)
     if len({*keys}) < len(keys):
         raise WitnessError(f"{WITNESS_FILE}: a witness has signed twice. Fix: keep one of the lines")
     if (folder / PUBLIC_KEY).is_file() and public_key_digits(folder / PUBLIC_KEY) in keys:
         raise WitnessError(
             f"{WITNESS_FILE}: the signer of the release is no witness of it. Fix: ask another person"
         )
-    wanted = {"the certificate": made and made.witness, "--witness": pinned and public_key_digits(pinned)}
-    for who, digits in wanted.items():
-        if digits is not None and digits not in keys:
+    lacking = {
+        "the certificate": awaits_statement(certificate, statements),
+        "--witness": pinned is not None and public_key_digits(pinned) not in keys,
+    }
+    for who, lacks in lacking.items():
+        if lacks:
             raise WitnessError(
                 f"{len(keys)} statement(s) of witnesses, none by the key that {who} names. Fix: do not use "
                 "the release; its publisher has to add the statement (odsynth witness)"

@@ -25,7 +25,7 @@ from pipelines.ledger.budgets import OverBudgetError, Price, excess
 from pipelines.planning.guards import public_files
 from pipelines.publishing.publishing import publish
 from pipelines.release.signing import is_signed, signature_in_words
-from pipelines.release.witness import awaits_statement
+from pipelines.release.witness import awaits_statement, statements_in
 from pipelines.running.folder import RunFolder
 from pipelines.running.payment import left_in, most_cost_of, read_ledger
 from pipelines.running.process import exit_code
@@ -337,7 +337,7 @@ class _Call:
                     plan(config, planned, progress=self.progress, scheduler=scheduler, notes=notes)
                 make_release(config, plan=planned, progress=self.progress, scheduler=self.calendar.scheduler)
                 if (destination := occurrence.schedule.file.publish) is not None:
-                    if awaits_statement(out / "public", RunFolder(out).load().certificate):
+                    if awaits_statement(RunFolder(out).load().certificate, statements_in(out / "public")):
                         detail = f"its witness has not signed; call odsynth witness {out}"
                         self.store.save(record := replace(record, attempts=number - 1))
                         return _result(occurrence, "waiting", detail, record)
