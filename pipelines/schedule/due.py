@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -233,10 +233,10 @@ class _Call:
                 raise ConfigError(f"{occurrence.name}: the release was begun in {record.out}; {fix}")
             absent = [] if on else absent_files(config)
             _refuse_wrong_paths(occurrence, absent)
+            if not on and not absent:
+                _refuse_no_history(occurrence, config, self.coming)
             if not on:
                 self._refuse_undeclared(occurrence, config)
-            if not on and not absent:
-                self._refuse_no_history(occurrence, config)
         except ConfigError as error:
             return _result(occurrence, "failed", shown_message(error, one_line=True), record, error)
         if absent:
@@ -278,15 +278,6 @@ class _Call:
                     rule = f"{same} has the jobs of {other.name}, and their costs are not added up together"
                     fix = "name the same ledger.file and ledger.data_set for both"
                     raise ConfigError(f"{occurrence.name}: {rule}; {fix}")
-
-    def _refuse_no_history(self, occurrence: Occurrence, config: ReleaseConfig) -> None:
-        """Refuse a period whose history is not made, as of a year that was passed over: no try helps."""
-        if not config.has_history or config.history is None:
-            return
-        folder = config.history.release
-        if _missing(folder) and self.coming.isdisjoint({folder, folder.parent}):
-            fix = "make it, or name the last release there is"
-            raise ConfigError(f"{occurrence.name}: history.release: there is no {folder}; {fix}")
 
     def _payable(self, config: ReleaseConfig, record: Record) -> bool:
         """Say whether the budget now suffices for a period that was set aside."""
@@ -440,6 +431,19 @@ def _refuse_wrong_paths(occurrence: Occurrence, absent: list[Path]) -> None:
             problems.append(f"{occurrence.name}: {rule}; correct the path, or make the folder")
     if problems:
         raise ConfigError(problems)
+
+
+def _refuse_no_history(occurrence: Occurrence, config: ReleaseConfig, coming: Set[Path]) -> None:
+    """Refuse a period whose history is not made, as of a year that was passed over: no try helps.
+
+    `coming` are the output folders of releases that a dry run would make before.
+    """
+    if not config.has_history or config.history is None:
+        return
+    folder = config.history.release
+    if _missing(folder) and coming.isdisjoint({folder, folder.parent}):
+        fix = "make it, or name the last release there is"
+        raise ConfigError(f"{occurrence.name}: history.release: there is no {folder}; {fix}")
 
 
 def _inputs(config: ReleaseConfig) -> Iterator[Path]:
