@@ -372,7 +372,7 @@ class Ledger:
             return read_entries(connection, self.path)
 
     def peek(self, witness: Iterable[str]) -> list[Entry]:
-        """Return all entries, and leave nothing beside the ledger: for who pays nothing from it.
+        """Return all entries, and leave no file beside the ledger: for a dry run, which makes no debit.
 
         Parameters
         ----------
