@@ -1776,16 +1776,24 @@ def check_csv(folder: Path) -> str:
     return f"tables with the rows of Parquet: {', '.join(present) or 'none'}"
 
 
-def check_intervals(folder: Path, plan: Plan) -> str:
-    """Check the form of the draws of tables, and that each has all jobs of the release."""
+def check_intervals(folder: Path, plan: Plan) -> tuple[str, Any]:
+    """Check the form of the draws of tables, and that each has all jobs of the release.
+
+    Returns what was found, and the rows of the first table: of flows.
+    """
     draws = [f"draw_{i + 1}" for i in range(DRAWS)]
     table = parquet(folder / "intervals.parquet", ["table", "home", "work", *plan.attributes, *draws])
     told = [plan.document["pooling"]["by"], *(t["by"] for t in plan.document["choices"]["tables"])]
     jobs: dict[str, list[int]] = {}
     found = [(name, kind) for kind in ("sum", "min") for name in draws]
     found += [(name, "count") for name in plan.attributes]
-    for batch in table.iter_batches(columns=["table", *plan.attributes, *draws]):
-        for part in pa.Table.from_batches([batch]).group_by("table").aggregate(found).to_pylist():
+    first, flows = "", [table.schema_arrow.empty_table()]
+    for batch in table.iter_batches():
+        rows = pa.Table.from_batches([batch])
+        names = rows["table"].to_pylist()
+        first = first or next(iter(names), "")
+        flows.append(rows.filter(pa.array([name == first for name in names], pa.bool_())))
+        for part in rows.group_by("table").aggregate(found).to_pylist():
             need(min(part[f"{d}_min"] for d in draws) >= 0, "intervals.parquet has fewer jobs than none")
             by = {name for name in plan.attributes if part[f"{name}_count"]}
             rule = "tells homes apart by these attributes, so that their intervals are too short"
@@ -1797,21 +1805,19 @@ def check_intervals(folder: Path, plan: Plan) -> str:
         total = sum(plan.slots["count"])
         exact = all(n == total for sums in jobs.values() for n in sums)
         need(exact, "intervals.parquet: a draw has not all jobs of the plan")
-    return f"{DRAWS} draws of {len(jobs)} tables"
+    return f"{DRAWS} draws of {len(jobs)} tables", pa.concat_tables(flows)
 
 
-def check_sums(folder: Path, plan: Plan) -> str:
+def check_sums(folder: Path, plan: Plan, flows: Any) -> str:
     """Compare areas.csv and flows.csv with the sums of the draws of flows, by their level and those above."""
     if not plan.config["release"]["csv"]:
         return "no tables of areas and flows as CSV"
     draws, blocks = [f"draw_{i + 1}" for i in range(DRAWS)], plan.tables["blocks"]
     geography = plan.document["geography"]
-    table = parquet(folder / "intervals.parquet").read(["table", "home", "work", *draws])
-    first = table["table"][0].as_py() if len(table) else ""
-    flows = table.filter(pa.array(name == first for name in table["table"].to_pylist()))
-    levels, level = [*geography["levels"], geography["block"]], first.partition(" to ")[0]
+    levels = [*geography["levels"], geography["block"]]
+    level = flows["table"][0].as_py().partition(" to ")[0] if len(flows) else ""
     due: dict[tuple[str, ...], list[str]] = {}
-    for above in levels[: levels.index(level) + 1] if first else []:
+    for above in levels[: levels.index(level) + 1] if level else []:
         unit = dict(zip(blocks[level], blocks[above]))
         ends = {side: [unit[code] for code in flows[side].to_pylist()] for side in ("home", "work")}
         part = pa.table({**ends, **{name: flows[name] for name in draws}})
@@ -1978,8 +1984,9 @@ def verify(
             with localcontext(UP):
                 yield "noise", check_noise(folder, plan)
         yield "data", check_data(folder, plan, stated)
-        yield "intervals", check_intervals(folder, plan)
-        yield "sums", check_sums(folder, plan)
+        drawn, flows = check_intervals(folder, plan)
+        yield "intervals", drawn
+        yield "sums", check_sums(folder, plan, flows)
         yield "texts", check_texts(folder, stated, plan)
         yield "proved", "that a draw by this plan costs at most what the certificate states"
         witnessed = check_witness(folder, stated, witness)
