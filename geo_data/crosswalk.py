@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from geo_data.arguments import path_of, texts_of
 from geo_data.code_index import has_repeats
-from geo_data.errors import InputError, first_codes, refuse_any, refuse_repeated
+from geo_data.errors import InputError, counted, first_codes, refuse_any, refuse_repeated
 from geo_data.external_zones import CENSUS_DIGITS, fill, find_external_zones
 from geo_data.geography import Geography, Partition, check_areas
 from geo_data.outliers import check_places
@@ -225,7 +225,8 @@ def read_crosswalk(
             # In the order of the blocks; an external zone has no row in the file, and no name.
             unit_name_of[level], several = unit_names(named[level].reindex(frame.index), codes, starts)
             if several:
-                repairs.append(f"level {level}: {several:,} units have several names; most rows decide")
+                words = counted(several, "units have several names; most rows decide")
+                repairs.append(f"level {level}: {words}")
     parts = {name: Partition.of(frame[name]) for name in non_nesting_areas}
     for name in [name for name in parts if name in named]:
         order = np.argsort(parts[name].area, kind="stable")
@@ -233,7 +234,7 @@ def read_crosswalk(
         of_block = named[name].reindex(frame.index).iloc[order]
         unit_name_of[name], several = unit_names(of_block, parts[name].codes, starts)
         if several:
-            repairs.append(f"areas {name}: {several:,} have several names; most rows decide")
+            repairs.append(f"{name}: {counted(several, 'areas have several names; most rows decide')}")
     geography = Geography(
         block_level=block,
         block_codes=blocks.cast(pa.string()),
@@ -292,11 +293,11 @@ def _merged(blocks: pd.Series, codes: pd.Series, level: str) -> str | None:
             several = places["code"][places["code"].duplicated()].drop_duplicates().to_list()
             # What all rows have may stand anywhere by chance.
             if several and (codes != codes.iloc[0]).any():
-                return (
-                    f"level {level}: {len(several):,} units are several places, as their codes are only a "
-                    f"part of the first {start + length} characters of their blocks' codes: "
-                    f"{first_codes(several)}"
+                rule = (
+                    "units are several places, as codes are only a part of the first "
+                    f"{start + length} characters of the codes of blocks: {first_codes(several)}"
                 )
+                return f"level {level}: {counted(len(several), rule)}"
     return None
 
 

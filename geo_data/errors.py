@@ -14,7 +14,7 @@ from synth.errors import ShownError
 
 _NAMED = 3  # lines, or codes, that an error names
 _OF_ONE = {  # verbs of rules, and their singular
-    **{"are": "is", "have": "has", "do": "does", "cannot": "cannot"},
+    **{"are": "is", "have": "has", "do": "does", "cannot": "cannot", "lost their": "lost its"},
     **{verb: f"{verb}s" for verb in ("repeat", "lie", "differ", "name", "contain")},
 }
 
@@ -73,9 +73,7 @@ class InputError(ShownError, ValueError):
         message = f"{self.file}: "
         if column is not None:
             message += f"column {column}: "
-        if count is not None:
-            message += f"{count:,} "
-        message += f"{_of_one(rule) if count == 1 else rule}."
+        message += f"{rule if count is None else counted(count, rule)}."
         if fix:
             message += f" Fix: {fix}."
         super().__init__(message)
@@ -132,11 +130,16 @@ def first_codes(codes: Sequence[str]) -> str:
     return ", ".join(codes[:_NAMED]) + " and more" * (len(codes) > _NAMED)
 
 
+def counted(count: int, rule: str) -> str:
+    """Return a rule that is broken so many times: "1 row is ..." of "rows are ..."."""
+    return f"{count:,} {_of_one(rule) if count == 1 else rule}"
+
+
 def _of_one(rule: str) -> str:
     """Put a rule in the singular: "values are not finite numbers", of one value."""
     verbs = "|".join(_OF_ONE)
-    # Between noun and verb there may be words: "rows of the aux file have".
-    if found := re.match(rf"((?:\w+ )?\w+)s\b([\w ]*?) ({verbs})\b", rule):
+    # Between noun and verb there may be words: "rows of the aux file have", "areas of A (cty) are".
+    if found := re.match(rf"((?:\w+ )?\w+)s\b([\w ()]*?) ({verbs})\b", rule):
         noun = re.sub("ie$", "y", found[1])
         rule = f"{noun}{found[2]} {_OF_ONE[found[3]]}{rule[found.end() :]}"
     return re.sub(r"\b(not|as) (\w+) numbers", r"\1 a \2 number", rule)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from geo_data.arguments import check_type
-from geo_data.errors import InputError, refuse_any
+from geo_data.errors import InputError, counted, refuse_any
 from geo_data.external_zones import CENSUS_DIGITS
 from geo_data.geography import Geography
 from geo_data.jobs import (
@@ -215,9 +215,10 @@ class LodesJobs:
             # Homes as they are written: in an external zone there are many.
             seen.append(np.sort(pd.util.hash_pandas_object(pairs, index=False).to_numpy()))
         if repeats := sum(int((rows > 1).sum()) for rows in count_repeats(seen)):
+            rule = counted(repeats, "pairs of home and workplace are in several files")
             self._remark(
-                f"{files[0]}: {repeats:,} pairs of home and workplace are in several files; their jobs are "
-                "added up. Are these the same jobs twice (see what * and ? in jobs.file match)?"
+                f"{files[0]}: {rule}; their jobs are added up. Are these the same jobs twice (see what * and "
+                "? in jobs.file match)?"
             )
 
     @cached_property

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from geo_data.distance import EARTH_RADIUS_KM, unit_vectors
-from geo_data.errors import first_codes, refuse_any
+from geo_data.errors import counted, first_codes, refuse_any
 from geo_data.external_zones import CENSUS_DIGITS, STATES
 from geo_data.geography import Geography
 
@@ -91,7 +91,7 @@ def _report(
         fix="correct latitude and longitude in the crosswalk, or name the right columns in geography",
     )
     codes = first_codes(geography.block_codes.take(away).to_pylist())
-    return [f"{away.size:,} blocks lie far from where their unit is: {codes}"] if away.size else []
+    return [counted(away.size, f"blocks lie far from the rest of the unit: {codes}")] if away.size else []
 
 
 def _mirrored(points: Float64, centre: Float64, near: Float64, far: Float64) -> Bool:

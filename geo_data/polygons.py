@@ -142,7 +142,7 @@ def _read(path: Path, codes: Sequence[str], names: Sequence[str]) -> gpd.GeoData
         if not pd.api.types.is_string_dtype(frame[name]):
             raise InputError(
                 path,
-                "codes are numbers",
+                "codes are not text",
                 column=name,
                 count=len(frame),
                 fix="write codes as text, with their leading zeros",

@@ -19,7 +19,7 @@ import synth
 from geo_data.arguments import check_type
 from geo_data.attribute_shares import read_shares
 from geo_data.delimited import count_rows
-from geo_data.errors import refuse_any
+from geo_data.errors import counted, refuse_any
 from geo_data.jobs import JobSource, Reading
 from geo_data.od_files import OD_COLUMNS, count_columns
 from geo_data.proxy_truth import attribute_concentrations
@@ -441,9 +441,9 @@ def _notes(
     if config.weights is not None:  # notes are published, and a folder may have a telling name
         notes += [line.replace(str(config.weights.file), config.weights.file.name) for line in weights.report]
     notes += [
-        f"{Path(table.source).name}: {table.dropped['rows']:,} rows outside the geography left out"
+        f"{Path(table.source).name}: {counted(dropped, 'rows are outside the geography: left out')}"
         for table in tables
-        if table.dropped["rows"]
+        if (dropped := table.dropped["rows"])
     ]
     places = np.flatnonzero(model.jobs > 0)
     uncovered = int((~model.covered(places)).sum())

@@ -384,7 +384,7 @@ class _PublicFolder:
         )
         if others := [*self.other_writers, *others]:
             return Incomplete(
-                f"NOT COMPARED in {len(others)} files, which other versions of libraries wrote than those "
+                f"NOT COMPARED in {len(others)} file(s), which other versions of libraries wrote than those "
                 f"here ({', '.join(f'{name} {version_here(name)}' for name in ('pyarrow', 'zlib'))}); their "
                 f"rows were checked, not whether something is hidden beside them: {', '.join(others)}"
             )

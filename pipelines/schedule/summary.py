@@ -95,7 +95,7 @@ class Summary:
         for result in self.results:
             names.setdefault(result.status, []).append(result.name)
         counts = [f"{len(names_of)} {status} ({', '.join(names_of)})" for status, names_of in names.items()]
-        counts += [f"{len(self.problems)} problems of the calendar"] * bool(self.problems)
+        counts += [f"{len(self.problems)} problem(s) of the calendar"] * bool(self.problems)
         occurrences = [
             {
                 "name": result.name,

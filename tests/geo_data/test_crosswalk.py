@@ -248,7 +248,7 @@ def test_real_islands_are_no_mistakes(write, read_geography):
     adak = [(51.88 + i / 1000, -176.65 + i / 1000) for i in range(20)]
     path = write(placed([*adak, (52.9, 172.9), (52.2, -174.2)], "02", unit=30))
     (note,) = read_geography(path).repairs
-    assert note.startswith("1 blocks lie far from where their unit is")
+    assert note.startswith("1 block lies far from the rest of the unit")
     assert "020010000001020" in note
 
 

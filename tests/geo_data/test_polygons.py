@@ -65,7 +65,7 @@ def test_what_cannot_be_used_is_refused(tmp_path: Path, refused: Refused) -> Non
     with refused(path, "missing columns: ward"):
         read_crosswalk(path, block="zone", levels=("ward",))
     squares().assign(zone=range(4)).to_file(path)
-    with refused(path, "codes are numbers", column="zone", count=4):
+    with refused(path, "codes are not text", column="zone", count=4):
         read_crosswalk(path, block="zone", levels=())
     parquet = tmp_path / "zones.parquet"
     squares().assign(zone=["E01", "E01\u200b", "E03", "E04"]).to_parquet(parquet)

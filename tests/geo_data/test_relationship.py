@@ -234,7 +234,7 @@ REFUSED = {
     "blocks missing": (
         census(WHOLE[1:]),
         {"column": "STATE_2010 to BLK_2010", "count": 1},
-        "of A .block. .* in no row",
+        "1 area of A .block. is in no row",
     ),
     "another state": (
         census([("44" + one[2:], "44" + other[2:], *rest) for one, other, *rest in WHOLE]),

@@ -235,7 +235,7 @@ def test_files_of_other_versions_are_noted_where_they_are_verified_and_published
     forge(public_copy, certificate)
     done = invoke("verify", public_copy)
     assert done.exit_code == 0, done.output
-    assert "note  bytes: NOT COMPARED in 1 files" in done.stdout
+    assert "note  bytes: NOT COMPARED in 1 file(s)" in done.stdout
     assert done.stdout.rstrip().endswith("carried out here; see the note; nobody has signed it.")
     done = invoke("publish", public_copy.parent, tmp_path_factory.mktemp("published"))
     assert f"whether something is hidden beside them: {csv.name}" in done.stderr

@@ -218,7 +218,7 @@ def test_rows_left_out_are_noted_for_each_part_of_a_file(
         file.write("C4300US2500103001,A302100,1,5,5,ACS\nC4300US0300125001,A302100,1,5,5,ACS\n")
     notes = read_public_inputs(with_tables(tables)).notes
     assert (
-        "DM_2012thru2016_A302100.csv (C43): 2 rows outside the geography left out" in notes
+        "DM_2012thru2016_A302100.csv (C43): 2 rows are outside the geography: left out" in notes
     )  # two are the region's
     assert not any("(C54)" in note for note in notes)
 

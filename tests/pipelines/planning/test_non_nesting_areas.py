@@ -62,7 +62,7 @@ def test_a_plan_with_tables_of_places(config: Callable[..., pipelines.ReleaseCon
     shares = model.shares(everywhere)
     np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-12)
     assert np.abs(shares - plain.model.shares(everywhere)).max() > 0.01
-    assert "places.csv (C45): 1 rows outside the geography left out" in inputs.notes
+    assert "places.csv (C45): 1 row is outside the geography: left out" in inputs.notes
     plan = pipelines.make_plan(config(), inputs)
     assert plan.config.geography.non_nesting_areas == ("stplc",)
 

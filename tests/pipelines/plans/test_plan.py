@@ -342,7 +342,7 @@ def test_notes_name_files_but_no_folders(
     release = make_plan(small_config({"weights.file": weights, "auxiliary.1.file": flows}))
     text = " ".join(release.notes)
     assert "weights.csv" in text
-    assert "flows.csv: 1 rows outside the geography left out" in text
+    assert "flows.csv: 1 row is outside the geography: left out" in text
     assert "secret-survey-folder" not in text
     assert "secret-survey-folder" not in json.dumps(release.config.quoted())
 
