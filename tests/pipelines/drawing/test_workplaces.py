@@ -194,7 +194,7 @@ def test_the_most_certain_table_says_how_many_jobs_there_are() -> None:
         assert abs(off.sum()) < 40
 
 
-@pytest.mark.parametrize("counts", [0, -50, 10**6])
+@pytest.mark.parametrize("counts", [0, -50, 10**4])
 def test_whatever_is_counted_there_are_jobs(counts: int) -> None:
     plan = AsPlan(even(), (ALL, OF_BLOCKS, OF_UNITS), "1/2")
     noisy = [np.full(int(table.offsets[-1]), counts) for table in plan.numeric.workplaces]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -10,15 +12,31 @@ import pandas as pd
 import pytest
 
 from helpers import ROOT, load, same_key
-from pipelines import run
+from pipelines import Release, ReleaseConfig, run
 from pipelines.plans.measured import table_in_words
 
 
-@pytest.fixture
-def benchmark(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+@pytest.fixture(scope="module")
+def benchmark() -> Iterator[ModuleType]:
     """benchmarks/plain_noise.py, which has these regions."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    return load("benchmarks/plain_noise.py")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "benchmarks"))
+        yield load("benchmarks/plain_noise.py")
+
+
+@pytest.fixture(scope="module")
+def made(
+    benchmark: ModuleType, clean_source: object, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], tuple[Release, ReleaseConfig]]:
+    """Return the release of a region, which is made once, and its configuration."""
+
+    @cache
+    def release(name: str) -> tuple[Release, ReleaseConfig]:
+        folder = tmp_path_factory.mktemp("region")
+        config = benchmark.region(name, folder).with_out(folder / "release")
+        return run(config, key=same_key()), config
+
+    return release
 
 
 @pytest.mark.parametrize(
@@ -34,20 +52,21 @@ def benchmark(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     ],
 )
 def test_less_is_lost_than_by_plain_noise(
-    name: str, benchmark: ModuleType, shared_data: Path, clean_source: object, tmp_path: Path
+    name: str,
+    benchmark: ModuleType,
+    made: Callable[[str], tuple[Release, ReleaseConfig]],
+    shared_data: Path,
 ) -> None:
-    config = benchmark.region(name, tmp_path)
-    release = run(config.with_out(tmp_path / "release"), key=same_key())
+    release, config = made(name)
     of_release, of_noise = np.transpose(benchmark.losses(release, config, 7))
     assert 0 < of_release.mean() < of_noise.mean()
 
 
 def test_intervals_of_jobs_by_workplace_hold_the_truth_nine_times_of_ten(
-    benchmark: ModuleType, clean_source: object, tmp_path: Path
+    benchmark: ModuleType, made: Callable[[str], tuple[Release, ReleaseConfig]], tmp_path: Path
 ) -> None:
     """Of the generated census: of all its areas and kinds of work, by mode and occupation."""
-    config = benchmark.region("census", tmp_path)
-    release = run(config, key=same_key())
+    release, config = made("census")
     true, geography, categories = benchmark.true_jobs(release, config), release.geography, release.categories
     files = release.write_intervals(tmp_path / "intervals")
     held = []
@@ -66,11 +85,10 @@ def test_intervals_of_jobs_by_workplace_hold_the_truth_nine_times_of_ten(
 
 
 def test_modes_of_large_work_areas_are_within_two_points(
-    benchmark: ModuleType, clean_source: object, tmp_path: Path
+    benchmark: ModuleType, made: Callable[[str], tuple[Release, ReleaseConfig]]
 ) -> None:
     """Of the generated census at epsilon 2: of the ten with most jobs, those at home and of no place too."""
-    config = benchmark.region("census", tmp_path)
-    release = run(config, key=same_key())
+    release, config = made("census")
     true = benchmark.true_jobs(release, config)
     (released,) = release.job_records(("mode",))
     shares = []
