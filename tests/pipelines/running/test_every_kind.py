@@ -1,4 +1,4 @@
-"""Every kind of release goes through the same checks: made, checked twice, read, resumed, and forged."""
+"""Every kind of release goes through the same checks: made, verified, read, resumed, made again, forged."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ import pipelines
 from helpers import alone, refuse_each, same_key, seal_again, words_of_release
 from pipelines import ConfigError, PublicReleaseError, Release, plan, resume, run, verify
 from pipelines.config.languages import ENGLISH
+from pipelines.config.sections import WitnessSettings
 from pipelines.planning.guesses import expected_guess
 from pipelines.plans.form import plan_hash
 from pipelines.plans.storage import load_plan, save_plan
@@ -35,8 +36,10 @@ from pipelines.release.certificate import (
 from pipelines.release.description import file_names
 from pipelines.release.intervals import interval_tables, read_draws
 from pipelines.release.pages import phrases
+from pipelines.release.signing import generate_keys
 from pipelines.running.batches import BatchWork
 from pipelines.running.report import guess_words, plan_details, plan_summary
+from pipelines.running.witness import witness
 from pipelines.service.operators import api as operator_api
 from pipelines.service.public import api as public_api
 from pipelines.views.maps.page import certificate_words
@@ -284,6 +287,26 @@ def test_a_reviewed_plan_is_run_and_goes_on_after_a_kill_to_the_same_bytes(
         with pytest.raises(OSError, match="Input/output"):
             run(config, plan=planned.folder, key=same_key())
     assert everything(resume(config.release.out).public) == everything(release.public)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "tiers" not in kind.changes], ids=str)
+def test_a_witness_can_make_it_again(
+    kind: Kind,
+    kind_config: Callable[..., pipelines.ReleaseConfig],
+    monkeypatch: pytest.MonkeyPatch,
+    clean_source: object,
+    tmp_path: Path,
+) -> None:
+    """Tested here, where the bounds of its plan are known to both verifiers, which takes them most time."""
+    private, public = generate_keys(tmp_path / "officer")
+    kind.choose(monkeypatch)
+    settings = WitnessSettings.model_construct(key=public)
+    made = run(kind_config(kind).model_copy(update={"witness": settings}))
+    witness(made.out, private)
+    details = {check.name: check.detail for check in verify(made.public)}
+    assert "the run was repeated" in details["witnessed"]
+    assert alone(made.public) is None
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.forgeries], ids=str)

@@ -21,8 +21,7 @@ from securesystemslib.signer import CryptoSigner
 import pipelines
 import synth
 from helpers import alone, edit_json, load, refused, seal_again
-from pipelines import ConfigError, Ledger, LedgerError, Release, ReleaseConfig, resume, run, verify
-from pipelines.config.sections import WitnessSettings
+from pipelines import ConfigError, Ledger, LedgerError, Release, resume, run, verify
 from pipelines.release import verification
 from pipelines.release.audit import audit
 from pipelines.release.certificate import SCHEMA_BEFORE, certificate_schema, parse_certificate
@@ -45,7 +44,6 @@ from pipelines.running.witness import seal, witness
 from pipelines.storage.checksums import sha256_of
 
 from .helpers import GEOMETRIC, Configs, everything, failing, left_over
-from .kinds import KINDS, Kind
 
 pytestmark = pytest.mark.quick
 timestamps = load("benchmarks/timestamps.py")
@@ -119,22 +117,6 @@ def test_a_witness_makes_every_byte_again_and_signs_that(
             again()
     published = pipelines.publish(out, out.parent / "site", key=keys[1])
     assert (Path(published.location) / WITNESS_FILE).read_bytes() == after[WITNESS_FILE]
-
-
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if "tiers" not in kind.changes], ids=str)
-def test_every_kind_of_release_can_be_made_again(
-    kind: Kind,
-    kind_config: Callable[[Kind], ReleaseConfig],
-    officer: tuple[Path, Path],
-    monkeypatch: pytest.MonkeyPatch,
-    clean_source: object,
-) -> None:
-    kind.choose(monkeypatch)
-    settings = WitnessSettings.model_construct(key=officer[1])
-    made = run(kind_config(kind).model_copy(update={"witness": settings}))
-    witness(made.out, officer[0])
-    assert "the run was repeated" in found(made.public)["witnessed"]
-    assert alone(made.public) is None
 
 
 def test_what_a_run_committed_to_is_in_the_ledger_before_it_draws(
