@@ -13,6 +13,7 @@ fetches axe-core; the browser is a headless chromium.
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import tempfile
@@ -160,7 +161,7 @@ def opened(
     page.goto(address + state.address)
     if name.startswith("map-") and runs:
         page.wait_for_selector(DRAWN, state="attached")
-        page.wait_for_function("() => !document.getElementById('loading').innerText")
+        page.locator("#loading", has_not_text=re.compile(".")).wait_for(state="attached")
         state.does(page)
         page.evaluate("() => { scrollTo(0, 0); document.getElementById('panel').scrollTo(0, 0); }")
         page.evaluate(IDLE)

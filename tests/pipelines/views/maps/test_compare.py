@@ -223,7 +223,7 @@ def test_two_releases(
 
         monkeypatch.setattr(payload, "_json", renamed)
         page.set_input_files("#other-file", later.map(tmp_path / "renamed.html"))
-        page.wait_for_function("() => document.getElementById('other-words').innerText.includes('not in')")
+        page.locator("#other-words", has_text="not in").wait_for()
         said = [here.sum(), there.sum(), abs(total), there[gone]]
         assert numbers(reader.text("other-words"))[:4] == said
         page.click("#end-other")
@@ -269,7 +269,7 @@ def test_intervals_of_two_releases(
         page.wait_for_selector("#other:not([hidden])")
         assert words().endswith("No interval of differences: the other map was made without posterior draws.")
         page.set_input_files("#other-file", other)
-        page.wait_for_function("() => document.getElementById('other-words').innerText.includes('exact')")
+        page.locator("#other-words", has_text="exact").wait_for()
         assert words().endswith("Jobs by place of work are public totals of each release, and exact.")
         for side, chosen in (("home", None), ("work", code), ("home", code), ("both", code)):
             page.keyboard.press("Escape")

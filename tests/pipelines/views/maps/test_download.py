@@ -152,7 +152,7 @@ def test_the_name_of_a_file_is_no_formula_in_a_table(reader: Reader, layered: Re
     name = "=1+1.geojson"
     file = {"name": name, "mimeType": "application/geo+json", "buffer": json.dumps(outline).encode()}
     reader.page.set_input_files("#file", file)
-    reader.page.wait_for_function(f"document.getElementById('chosen').innerText === '{name}'")
+    reader.page.locator("#chosen", has_text=name).wait_for()
     assert set(table(saved(reader, "save-csv")[1])["chosen"]) == {f"'{name}"}
 
 

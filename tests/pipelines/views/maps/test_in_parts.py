@@ -42,7 +42,6 @@ FAILURES = {
     "radius": ("cut", r"\d\.\d of \d\.\d MB came"),
 }
 HASH = "(hash) => { location.hash = hash; }"
-READ = "() => !document.getElementById('commute-of').innerText.includes('until')"
 
 
 def tracts_only(release: Release) -> int:
@@ -173,7 +172,7 @@ def test_finer_levels_are_read_when_they_are_wanted(
                     go(page)
                 if fails:
                     failed(reader, way)
-                reader.page.wait_for_function(READ)
+                reader.page.locator("#commute-of", has_not_text="until").wait_for()
                 assert reader.page.is_hidden("#loading")
                 for each in (reader, at_once):
                     each.settle()
@@ -217,5 +216,5 @@ def test_large_draws_are_fetched_when_intervals_are_wanted(
         assert seen(reader) == wanted
         assert [url for url in reader.requests if not url.startswith((site[1], "blob:", "data:"))] == []
     with Reader(browser, mapped.map(site[0] / "one.html")) as reader:
-        reader.page.wait_for_function("document.getElementById('loading').innerText === ''")
+        reader.page.locator("#loading", has_not_text=re.compile(".")).wait_for(state="attached")
         assert seen(reader) == wanted

@@ -111,7 +111,7 @@ def used(reader: Reader) -> Iterator[None]:
     page.locator("#external-zones-table button").first.click()
     yield
     page.set_input_files("#other-file", reader.file)
-    page.wait_for_function("() => !document.getElementById('other').hidden")
+    page.wait_for_selector("#other", state="visible")
     yield
     for side in ("work", "home"):
         reader.pick_side(side)
