@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import shapely
 
 from geo_data.delimited import note_rows, refuse_no_file
-from geo_data.errors import InputError, refuse_any
+from geo_data.errors import InputError, counted, refuse_any
 from geo_data.geography import Geography, check_table
 from geo_data.outliers import check_places_in_shapes
 from geo_data.texts import clean_names, plain_texts, refuse_spellings
@@ -80,11 +80,11 @@ def read_polygons(
     ).astype({level: "str"})
     placed = _placed(geography, level)
     counts = {
-        f"shapes are of no unit of {level} and were left out": len(frame) - inside.size,
-        f"shapes of {level} were invalid and have been made valid": int(invalid.sum()),
-        f"of {placed:,} units of {level} have no shape": placed - len(shapes),
+        f"shapes are of no unit of {level}, and left out": len(frame) - inside.size,
+        f"shapes of {level} are made valid": int(invalid.sum()),
+        f"units of {level} have no shape, of {placed:,}": placed - len(shapes),
     }
-    notes = tuple(f"{path.name}: {count:,} {remark}" for remark, count in counts.items() if count)
+    notes = tuple(f"{path.name}: {counted(count, remark)}" for remark, count in counts.items() if count)
     numbers, bounds = unit[inside][kept], shapely.bounds(geometry[kept])
     notes += tuple(check_places_in_shapes(path, geography, level, numbers, bounds))
     if name is None:

@@ -137,8 +137,8 @@ def test_what_does_not_fit_is_left_out_and_noted(shapes_of: Callable[..., Polygo
     read = shapes_of(pd.concat([frame.iloc[[3, 0, 1]], stranger]))
     assert read.shapes["zone"].tolist() == ["E01", "E02", "E04"]
     assert read.notes == (
-        "shapes.parquet: 1 shapes are of no unit of zone and were left out",
-        "shapes.parquet: 1 of 4 units of zone have no shape",
+        "shapes.parquet: 1 shape is of no unit of zone, and left out",
+        "shapes.parquet: 1 unit of zone has no shape, of 4",
     )
 
 
@@ -155,8 +155,8 @@ def test_shapes_are_made_valid_polygons(shapes_of: Callable[..., Polygons]) -> N
     assert not read.shapes.has_z.any()
     assert shapely.area(read.shapes.geometry[0]) == pytest.approx(0.005)
     assert read.notes == (
-        "shapes.parquet: 2 shapes of zone were invalid and have been made valid",
-        "shapes.parquet: 1 of 4 units of zone have no shape",
+        "shapes.parquet: 2 shapes of zone are made valid",
+        "shapes.parquet: 1 unit of zone has no shape, of 4",
     )
 
 
@@ -217,6 +217,6 @@ def test_rhode_island_has_a_shape_for_every_tract_but_the_water(
     path = folder / "ri_tracts_2010vintage.geojson"
     read = read_polygons(path, geography, level="trct", code="GEOID")
     assert set(geography.codes("trct")) - set(read.shapes["trct"]) == {"44009990200"}
-    assert read.notes == (f"{path.name}: 1 of 244 units of trct have no shape",)
+    assert read.notes == (f"{path.name}: 1 unit of trct has no shape, of 244",)
     inside = geography.points().sjoin(read.shapes, predicate="within")
     assert (inside["trct"] == inside["tabblk2010"].str[:11]).mean() > 0.99

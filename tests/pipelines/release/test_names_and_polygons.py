@@ -287,7 +287,7 @@ def test_notes_are_published_with_the_plan(
     path = tmp_path / "five.geojson"
     gpd.read_file(small_region["tracts"]).iloc[1:].to_file(path)
     config = small_config({"geography.polygons.0.file": path})
-    assert "five.geojson: 1 of 6 units of trct have no shape" in read_public_inputs(config).notes
+    assert "five.geojson: 1 unit of trct has no shape, of 6" in read_public_inputs(config).notes
 
 
 def test_they_are_checked_before_anything_confidential_is_read(
