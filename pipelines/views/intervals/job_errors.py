@@ -101,9 +101,14 @@ class JobErrors:
 
 
 def _scales(jobs: JobDraws) -> list[tuple[str | None, tuple[str, ...]]]:
-    """Return levels of work areas, fine first and then everywhere, with each attribute and with none."""
+    """Return levels of work areas, fine first and then everywhere, with each attribute and with none.
+
+    Each level has all several times: noise of all jobs is not taken for that of an attribute, nor the other
+    way round, and all jobs come last.
+    """
     plan, geography = jobs.plan, jobs.plan.geography
     levels = [geography.block_level, *reversed(geography.levels), None]
     secret = plan.policy.secret
     by = [(name,) for name in secret or jobs.attributes if name in jobs.attributes]
-    return [*itertools.product(levels, [*by, *([] if secret else [()])])]
+    all_jobs: list[tuple[str, ...]] = [] if secret else [()]
+    return [*itertools.product(levels, [*all_jobs, *by, *all_jobs, *by, *all_jobs])]
