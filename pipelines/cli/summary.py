@@ -43,6 +43,7 @@ def planned_summary(
 def release_summary(release: Release) -> str:
     """Describe a finished release: what, at what cost, where."""
     certificate, plan, run = release.certificate, release.plan, release.certificate.run
+    domains = certificate.totals.domains
     lines = [
         "",
         f"Released    {certificate.totals.synthetic_workers:,} synthetic workers: {release.title}",
@@ -50,7 +51,7 @@ def release_summary(release: Release) -> str:
         f"Cost        epsilon {run.epsilon}, delta {run.delta} "
         f"(requested {certificate.requested.epsilon} and {certificate.requested.delta})",
         *_of_person(certificate),
-        f"Plan        {certificate.totals.pools:,} pools, {certificate.totals.domains:,} domains, "
+        f"Plan        {certificate.totals.pools:,} pools, {domains:,} domain{'s' * (domains != 1)}, "
         f"{noise_words(plan.mechanism, plan.mechanism.noise_share(plan.numeric))}",
         f"Plan hash   {certificate.plan_sha256}",
         *(f"Note        {note}" for note in plan.notes),
