@@ -261,12 +261,12 @@ def _groups(*codes: Int64) -> Int64:
 def _rounded(weighed: Float64, counts: Int64, group: Int64, stream: WordStream, *, exact: bool) -> Int64:
     """Round the cells of work areas and categories in every draw, along their homes.
 
-    If `exact`, the cells of a group keep their number of jobs.
+    If `exact`, the cells of a group keep their number of jobs; they are not weighed if all weights are 0.
     """
     if exact:
         for row, before in zip(weighed, counts, strict=True):
-            jobs, now = np.bincount(group, before), np.bincount(group, row)
-            row *= np.divide(jobs, now, out=np.ones(jobs.size), where=now > 0)[group]
+            jobs, now = np.bincount(group, before)[group], np.bincount(group, row)[group]
+            row[:] = np.divide(row * jobs, now, out=before.astype(np.float64), where=now > 0)
     up_to = np.cumsum(weighed, axis=1)
     if exact:  # whole where groups begin and end, whatever floats add up to
         last = np.flatnonzero(np.append(np.diff(group) != 0, True))

@@ -53,16 +53,18 @@ class JobErrors:
             public = [name for name in jobs.attributes if name not in secret]
             keys = self._keys(jobs.plan.geography.block_level, public)
             of_row = np.unique(keys, return_inverse=True)[1]
-            now = self._added(of_row)
-            exact = np.divide(np.bincount(of_row, self._n), now, out=np.ones(now.shape), where=now > 0)
-            self._drawn *= exact[:, of_row]
+            size = np.bincount(of_row, self._n)[of_row]
+            for row in self._drawn:
+                now = np.bincount(of_row, row)[of_row]
+                # Where all categories were drawn 0, they are as estimated.
+                row[:] = np.divide(row * size, now, out=self._n.copy(), where=now > 0)
         self._made: tuple[str, tuple[str, ...]] | None = None
 
     def of(self, level: str, by: tuple[str, ...], work: Int64, categories: Sequence[Int64]) -> Float64:
         """Return what to multiply cells by, in each draw: of units of work, and categories of attributes.
 
-        Where no noisy counts tell of jobs by attributes, they are taken to be off as the plan was tried on
-        them (`proxy_workplaces`).
+        Where no noisy counts tell of jobs by attributes, they are taken to be off as `proxy_workplaces` has
+        jobs that are expected.
         """
         if self._made != (level, by):
             self._made, (self._cell, self._factor) = (level, by), self._factors(level, by)

@@ -19,6 +19,7 @@ from helpers import alone, refused, seal_again
 from pipelines import Release
 from pipelines.plans.measured import TableChoice
 from pipelines.release.intervals import AREAS_FILE, DRAWS, FLOWS_FILE, INTERVALS_FILE, interval_tables
+from pipelines.views.intervals import carrying
 
 Edit = Callable[[pd.DataFrame], pd.DataFrame]
 
@@ -56,8 +57,21 @@ def test_a_resumed_or_repeated_release_has_the_same_draws(small_release: Release
     copy = Path(shutil.copytree(small_release.public, tmp_path / "public"))
     before = (copy / INTERVALS_FILE).read_bytes()
     (copy / INTERVALS_FILE).unlink()
-    pipelines.views.intervals.carrying.carry_draws(Release.just_made(copy, small_release.plan), tmp_path)
+    carrying.carry_draws(Release.just_made(copy, small_release.plan), tmp_path)
     assert (copy / INTERVALS_FILE).read_bytes() == before
+
+
+def test_draws_stay_where_recalibration_leaves_nobody(
+    small_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their jobs are public: they went to the last home of any draw."""
+    files = []
+    for weight in (1, 0):
+        copy = Path(shutil.copytree(small_release.public, tmp_path / str(weight)))
+        monkeypatch.setattr(carrying, "recalibrated", lambda flows, *_, weight=weight: weight * flows.counts)
+        carrying.carry_draws(Release.just_made(copy, small_release.plan), tmp_path)
+        files.append((copy / INTERVALS_FILE).read_bytes())
+    assert files[0] == files[1]
 
 
 def moved(rows: pd.DataFrame) -> pd.DataFrame:

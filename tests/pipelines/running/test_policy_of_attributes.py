@@ -14,6 +14,7 @@ import pytest
 
 import geo_data
 import pipelines
+from helpers import same_key
 from pipelines import ConfigError, Release, plan
 from pipelines.drawing.workplaces import estimate_again, estimate_slots, slots_fit, slots_fit_again
 from pipelines.planning.assembling import assemble
@@ -21,8 +22,11 @@ from pipelines.planning.public_inputs import read_public_inputs
 from pipelines.plans.plan import Choices
 from pipelines.release.certificate import secret_in_words
 from pipelines.release.description import file_names
+from pipelines.release.intervals import N_DRAWS
 from pipelines.service.queue.comparisons import Variation, varied
 from pipelines.views.exports.exporting import FORMATS
+from pipelines.views.intervals import job_errors
+from pipelines.views.intervals.evidence import JobDraws
 
 from .forgeries import AGES
 from .helpers import Configs, but_for_the_input, everything, seeded
@@ -61,6 +65,16 @@ def test_intervals_are_of_what_is_estimated(name: str, released: Released, tmp_p
     words = files["read-me"].read_text(encoding="utf-8")
     assert "Whole records" not in words
     assert f"by {secret_in_words(release.certificate.policy)} is protected" in words
+
+
+def test_draws_have_the_public_jobs_also_where_every_category_is_drawn_0(
+    released: Released, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = released("secret")
+    jobs = JobDraws(release, N_DRAWS, same_key(), lambda *_: None)
+    monkeypatch.setattr(job_errors, "draws_of_jobs", lambda n, _, draws, __: np.zeros((draws, n.size)))
+    errors = job_errors.JobErrors(release, jobs, same_key().stream("errors of jobs", 0))
+    assert (errors.of(release.geography.block_level, (), jobs.work, ()) == 1).all()
 
 
 @OF_ATTRIBUTES
