@@ -13,8 +13,6 @@ Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
-_ALIKE = 4.0  # sums of like size, up to so many times another, spread alike
-
 
 def draws_of_jobs(
     jobs: Float64, sums: Iterable[tuple[Int64, Float64, Float64]], draws: int, stream: WordStream
@@ -48,8 +46,9 @@ def draws_of_jobs(
         target = variance * believed
         before = np.stack([np.bincount(of_row, row, some.size)[some] for row in drawn])
         off = before - before.mean(axis=0)
-        # Few draws of a single sum say little of their variance.
-        alike = np.unique(np.floor(np.log(size) / np.log(_ALIKE)), return_inverse=True)[1]
+        # Few draws of a single sum say little of their variance. Sums from a power of 4 up to the next spread
+        # alike; binary exponents tell these apart on every processor, as logarithms need not.
+        alike = np.unique((np.frexp(size)[1] - 1) // 2, return_inverse=True)[1]
         spread, wanted = (np.bincount(alike, each)[alike] for each in ((off**2).mean(axis=0), target))
         ratio = np.divide(spread, wanted, out=np.full(size.size, np.inf), where=wanted > 0)
         off /= np.sqrt(np.maximum(ratio, 1))
