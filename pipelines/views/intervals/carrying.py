@@ -58,7 +58,7 @@ def carry_draws(release: Release, scratch: Path, progress: Progress | None = Non
     flows = _Flows(jobs)
     file = JobFile(jobs, scratch / "draws.parquet")
     file.write(flows.noted(jobs.places()), done)
-    errors = JobErrors(release, jobs, key.stream("errors of jobs", 0)) if plan.workplaces else None
+    errors = JobErrors(release, jobs, key) if plan.workplaces else None
     drawn = flows.drawn()
     if errors is not None:
         factor = errors.of(jobs.work_level, (), drawn.work, ()).astype(np.float32)

@@ -21,7 +21,7 @@ from pipelines.views.intervals.workplaces import WorkplaceIntervals
 from pipelines.views.release import Release
 from synth.arrays import find_keys
 from synth.posterior.job_totals import draws_of_jobs, untold_jobs
-from synth.randomness import WordStream
+from synth.randomness import RunKey
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -35,11 +35,11 @@ class JobErrors:
     release : Release
         Of estimated jobs by workplace.
     jobs : JobDraws
-    stream : WordStream
+    key : RunKey
     """
 
-    def __init__(self, release: Release, jobs: JobDraws, stream: WordStream) -> None:
-        self._jobs, self._intervals, self._stream = jobs, WorkplaceIntervals(release), stream
+    def __init__(self, release: Release, jobs: JobDraws, key: RunKey) -> None:
+        self._jobs, self._intervals, self._key = jobs, WorkplaceIntervals(release), key
         self._n = jobs.jobs.astype(np.float64)
         self._listed = release.plan.config.workplaces is not None
 
@@ -48,7 +48,7 @@ class JobErrors:
                 cell, of_row = np.unique(self._keys(level, by), return_inverse=True)
                 yield of_row, *self._told(level, by, cell)
 
-        self._drawn = draws_of_jobs(self._n, sums(), jobs.draws, stream)
+        self._drawn = draws_of_jobs(self._n, sums(), jobs.draws, key.stream("errors of jobs", 0))
         if secret := jobs.plan.policy.secret:  # by all else jobs are public
             public = [name for name in jobs.attributes if name not in secret]
             keys = self._keys(jobs.plan.geography.block_level, public)
@@ -80,7 +80,9 @@ class JobErrors:
         if by and not told.all():
             variance = variance_of_workplaces(self._widths(by), listed=self._listed)
             unit = cell % self._jobs.plan.geography.n_units(level)
-            drawn = untold_jobs(drawn, unit, told, variance, self._stream)
+            # The same in every table, in whatever order these are made.
+            stream = self._key.stream(f"errors of jobs of {level} by {' and '.join(by)}", 0)
+            drawn = untold_jobs(drawn, unit, told, variance, stream)
         return cell, drawn / np.bincount(of_row, self._n)
 
     def _added(self, of_row: Int64) -> Float64:

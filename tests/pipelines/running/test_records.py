@@ -25,10 +25,12 @@ from pipelines.planning.public_inputs import read_public_inputs
 from pipelines.planning.search import make_plan
 from pipelines.plans.plan import Choices
 from pipelines.plans.workplaces import combination_of, combined
-from pipelines.release.intervals import interval_tables, read_draws
+from pipelines.release.intervals import N_DRAWS, interval_tables, read_draws
 from pipelines.running import batches as running_batches
 from pipelines.running import workplaces as measuring
 from pipelines.running.folder import RunFolder
+from pipelines.views.intervals.evidence import JobDraws
+from pipelines.views.intervals.job_errors import JobErrors
 from pipelines.views.intervals.workplaces import WorkplaceIntervals
 from synth.geometric.measured import count_cells
 
@@ -362,3 +364,19 @@ def test_draws_of_jobs_by_workplace_spread_as_their_noisy_counts_say(
             assert 0.4 < variance[some].sum() / expected.sum() < 2.5
             compared += 1
     assert compared
+
+
+def test_jobs_that_no_noisy_count_tells_are_the_same_in_every_table(
+    released: Callable[[str], pipelines.Release], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = released("records")
+    jobs = JobDraws(release, N_DRAWS, same_key(), lambda *_: None)
+    monkeypatch.setattr(
+        JobErrors, "_told", lambda *asked: (np.zeros(asked[-1].size), np.full(asked[-1].size, np.inf))
+    )
+    errors, block = JobErrors(release, jobs, same_key()), release.geography.block_level
+    first, other, again = (
+        errors.of(block, (name,), jobs.work, [jobs.attributes[name]]) for name in ("age", "sector", "age")
+    )
+    assert np.array_equal(first, again)
+    assert all(0.1 < each.std() < 1 for each in (first, other))
