@@ -37,7 +37,7 @@ import pipelines
 from geo_data.geography import Geography
 from pipelines import Release
 from pipelines.config.loading import ReleaseConfig
-from pipelines.planning.public_inputs import job_source
+from pipelines.plans.workload import CountedJobs
 from pipelines.release.intervals import AREAS_FILE, FLOWS_FILE, INTERVALS_FILE, interval_tables, read_draws
 from pipelines.running.steps import Step
 
@@ -93,8 +93,9 @@ def main(cases: tuple[str, ...], epsilons: tuple[str, ...], releases: int, page:
                 for number in range(releases):
                     release = pipelines.run(config.with_out(folder / str(number)), plan=plan.folder)
                     if number == 0:
+                        true = true_jobs(release, config)
                         costs.append([case, epsilon, f"{planning:.1f}", *cost(release)])
-                    for counts in (*counted(release, config), *jobs_counted(release, config, number)):
+                    for counts in (*counted(release, true), *jobs_counted(release, true, number)):
                         found.append(counts.assign(case=case, epsilon=epsilon, release=number))
                 click.echo(" | ".join(costs[-1]), err=True)
     text = (
@@ -135,7 +136,7 @@ def cost(release: Release) -> list[str]:
     return [f"{value:.1f}" for value in (sum(seconds.values()), drawn, rest, *added)]
 
 
-def counted(release: Release, config: ReleaseConfig) -> Iterator[pd.DataFrame]:
+def counted(release: Release, jobs: CountedJobs) -> Iterator[pd.DataFrame]:
     """Yield counts of each kind: mean of the draws, whether held, and errors of estimate and rows."""
     plan, geography = release.plan, release.plan.geography
     draws = read_draws(plan, interval_tables(plan)[0], release.public)
@@ -145,7 +146,8 @@ def counted(release: Release, config: ReleaseConfig) -> Iterator[pd.DataFrame]:
     rows = release.unit_flows(plan.level, plan.level, ["S000"])
     released = np.zeros((n, n))
     released[rows["home"], rows["work"]] = rows["S000"]
-    true = true_flows(config, geography, plan.level)
+    unit, true = geography.units_of_blocks(plan.level), np.zeros((n, n))
+    np.add.at(true, (unit[jobs.home], unit[jobs.work]), 1)
     inside = np.flatnonzero(~geography.is_external(geography.starts(plan.level)))
     random = np.random.default_rng(5)
     near = nearest(geography, plan.level, inside)
@@ -172,13 +174,13 @@ def counted(release: Release, config: ReleaseConfig) -> Iterator[pd.DataFrame]:
         yield compared(kind, of_draws, truth, rows_added, random)
 
 
-def jobs_counted(release: Release, config: ReleaseConfig, seed: int) -> Iterator[pd.DataFrame]:
+def jobs_counted(release: Release, true: CountedJobs, seed: int) -> Iterator[pd.DataFrame]:
     """Yield the same of estimated jobs by workplace: alone, and by each attribute that draws have."""
     if not release.plan.workplaces:
         return
     draws, geography, random = release.draws(), release.geography, np.random.default_rng(seed)
     secret = release.plan.policy.secret  # by all else jobs are public
-    true, (released,) = true_jobs(release, config), release.job_records(tuple(release.categories))
+    (released,) = release.job_records(tuple(release.categories))
     levels = geography.levels[: geography.levels.index(release.plan.level) + 1]
     for by in [(name,) for name in secret] or [(), *((name,) for name in release.categories)]:
         work = next((level for level in reversed(levels) if draws.has(levels[0], level, by)), None)
@@ -210,15 +212,6 @@ def compared(
     mean = of_draws.mean(axis=0)
     errors = {"error": (mean - truth)[present], "rows": (rows - truth)[present]}
     return pd.DataFrame({"sums": kind, "mean": np.abs(mean[present]), "held": held, **errors})
-
-
-def true_flows(config: ReleaseConfig, geography: Geography, level: str) -> Float64:
-    """Return the true flows between units."""
-    n, unit = geography.n_units(level), geography.units_of_blocks(level)
-    records = job_source(config, geography).records(())
-    true = np.zeros((n, n))
-    np.add.at(true, (unit[records.home], unit[records.work]), 1)
-    return true
 
 
 def nearest(geography: Geography, level: str, units: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -321,11 +321,9 @@ def proxy_workplaces(
     return alike.repeat(counts)
 
 
-def variance_of_workplaces(
-    widths: Iterable[int], *, listed: bool, concentration: float = _OF_UNKNOWN
-) -> float:
+def variance_of_workplaces(widths: Iterable[int], *, listed: bool) -> float:
     """Return the relative variance in `proxy_workplaces` of jobs by attributes of so many categories."""
-    return _OFF_LISTED**2 if listed else _OFF_UNITS**2 + sum(widths) / concentration
+    return _OFF_LISTED**2 if listed else _OFF_UNITS**2 + sum(widths) / _OF_UNKNOWN
 
 
 def proxy_categories(

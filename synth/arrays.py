@@ -1,4 +1,4 @@
-"""Whole numbers that users give as any sequence, and segments of one long array (a ragged array)."""
+"""Whole numbers that users give as any sequence, segments of a long array (ragged arrays), sums by label."""
 
 from __future__ import annotations
 
@@ -82,6 +82,39 @@ def find_keys(
     """
     position = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
     return position, keys[position] == wanted
+
+
+def sums_by(label: NDArray[np.integer], rows: NDArray[np.number]) -> NDArray[np.float64]:
+    """Add up each row by label.
+
+    Parameters
+    ----------
+    label : ndarray of int, shape (n,)
+        From 0.
+    rows : ndarray of numbers, shape (n_rows, n)
+
+    Returns
+    -------
+    ndarray of float64, shape (n_rows, n_labels)
+    """
+    return np.stack([np.bincount(label, row) for row in rows])
+
+
+def scale_to_sums(rows: NDArray[np.float64], label: NDArray[np.integer], like: NDArray[np.number]) -> None:
+    """Scale each row, in place, so that it adds up by label to what others do.
+
+    Parameters
+    ----------
+    rows : ndarray of float64, shape (n_rows, n)
+        Not negative.
+    label : ndarray of int, shape (n,)
+        From 0.
+    like : ndarray of numbers, shape (n,) or (n_rows, n)
+        With these sums. Where a row is 0 for all of a label, it becomes these numbers.
+    """
+    for row, other in zip(rows, np.broadcast_to(like, rows.shape), strict=True):
+        wanted, now = (np.bincount(label, each)[label] for each in (other, row))
+        row[:] = np.divide(row * wanted, now, out=other.astype(np.float64), where=now > 0)
 
 
 def search_segments(

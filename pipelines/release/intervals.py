@@ -30,6 +30,7 @@ from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.workload import Table, workload_of
 from pipelines.release.names import Names, read_names
 from pipelines.storage.parquet_form import FormError, Kind, check_form, is_text
+from synth.arrays import sums_by
 from synth.dirichlet.parameters import DirichletParameters
 
 INTERVALS_FILE = "intervals.parquet"
@@ -237,8 +238,7 @@ def _rows(plan: ReleasePlan, part: TableDraws) -> pa.Table:
 def _added(label: Int64, counts: Int32) -> tuple[Int64, Int64]:
     """Return distinct labels, rising, and the sums of their counts in each draw."""
     distinct, position = np.unique(label, return_inverse=True)
-    sums = [np.bincount(position, row, distinct.size).astype(np.int64) for row in counts]
-    return distinct, np.stack(sums)
+    return distinct, sums_by(position, counts).astype(np.int64)
 
 
 def _areas(

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from synth.arrays import scale_to_sums, sums_by
 from synth.randomness import WordStream
 
 Float64 = NDArray[np.float64]
@@ -44,7 +45,7 @@ def draws_of_jobs(
         # No estimate is farther off than its size: negative numbers are not believed.
         believed = size**2 / (variance + size**2)
         target = variance * believed
-        before = np.stack([np.bincount(of_row, row, some.size)[some] for row in drawn])
+        before = sums_by(of_row, drawn)[:, some]
         off = before - before.mean(axis=0)
         # Few draws of a single sum say little of their variance. Sums from a power of 4 up to the next spread
         # alike; binary exponents tell these apart on every processor, as logarithms need not.
@@ -86,5 +87,5 @@ def untold_jobs(drawn: Float64, area: Int64, told: Bool, variance: float, stream
     """
     random = np.random.default_rng(int(stream.words(1)[0]))
     off = np.where(told, 1.0, random.gamma(1 / variance, variance, drawn.shape)) * drawn
-    before, after = (np.stack([np.bincount(area, row) for row in each]) for each in (drawn, off))
-    return off * np.divide(before, after, out=np.ones(before.shape), where=after > 0)[:, area]
+    scale_to_sums(off, area, drawn)
+    return off

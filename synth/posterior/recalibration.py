@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from synth.arrays import sums_by
 from synth.plan import Table
 from synth.posterior.evidence import URN, Evidence
 
@@ -273,29 +274,24 @@ def recalibrated(flows: DrawnFlows, measured: MeasuredFlows, scales: Sequence[Bl
         Not negative, and 0 where `flows` has 0.
     """
     counts = flows.counts.astype(np.float64)
-    jobs, shares = _by(flows.work, counts), UnitShares(flows, measured)
+    jobs, shares = sums_by(flows.work, counts), UnitShares(flows, measured)
     for blocks, known in zip(scales, measured.sums(scales, shares), strict=True):
         number, of_pair = np.unique(
             blocks.of(blocks.home[flows.home], blocks.work[flows.work]), return_inverse=True
         )
-        alike = _by(of_pair, shares.alike(counts))
+        alike = sums_by(of_pair, shares.alike(counts))
         _, here, there = np.intersect1d(number, known.number, assume_unique=True, return_indices=True)
         moves = np.zeros(alike.shape)
         moves[:, here] = _moves(alike[:, here], known.value[there], known.variance[there])
         # As in a normal distribution: what becomes known of a sum moves its parts by their variances.
         parts = counts.var(axis=0, ddof=1) * (counts > 0)
-        whole = _by(of_pair, parts)
+        whole = sums_by(of_pair, parts)
         moves = np.divide(moves, whole, out=np.zeros(alike.shape), where=whole > 0)
         counts = np.maximum(counts + moves[:, of_pair] * parts, 0.0)
         if measured.exact:
-            now = _by(flows.work, counts)
+            now = sums_by(flows.work, counts)
             counts *= np.divide(jobs, now, out=np.ones(jobs.shape), where=now > 0)[:, flows.work]
     return counts.astype(np.float32)
-
-
-def _by(label: NDArray[np.integer], counts: Float64) -> Float64:
-    """Add up the counts of each draw by label."""
-    return np.stack([np.bincount(label, row) for row in counts])
 
 
 def _moves(sums: Float64, value: Float64, variance: Float64) -> Float64:

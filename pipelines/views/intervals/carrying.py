@@ -30,7 +30,7 @@ from pipelines.views.intervals.evidence import JobDraws, PlaceDraws
 from pipelines.views.intervals.job_errors import JobErrors
 from pipelines.views.intervals.job_file import JobFile
 from pipelines.views.release import Release
-from synth.arrays import find_keys
+from synth.arrays import find_keys, scale_to_sums, sums_by
 from synth.posterior.recalibration import Blocks, DrawnFlows, recalibrated
 from synth.randomness import WordStream
 
@@ -61,7 +61,7 @@ def carry_draws(release: Release, scratch: Path, progress: Progress | None = Non
     errors = JobErrors(release, jobs, key) if plan.workplaces else None
     drawn = flows.drawn()
     if errors is not None:
-        factor = errors.of(jobs.work_level, (), drawn.work, ()).astype(np.float32)
+        factor = errors.factors(jobs.work_level, ()).of(drawn.work, ()).astype(np.float32)
         drawn = replace(drawn, counts=drawn.counts * factor)
     weights = _Weights(jobs, drawn)
     stream = key.stream("rounding of draws", 0)
@@ -133,9 +133,9 @@ class _Flows:
         """Return the flows of all places."""
         pair, position = np.unique(np.concatenate(self._pairs), return_inverse=True)
         counts = np.concatenate(self._counts, axis=1)
-        added = [np.bincount(position, row).astype(np.float32) for row in counts]
+        added = sums_by(position, counts).astype(np.float32)
         work, home = np.divmod(pair, self._n_homes)
-        return DrawnFlows(home, work, np.stack(added))
+        return DrawnFlows(home, work, added)
 
 
 class _Weights:
@@ -222,6 +222,7 @@ def _table(
         work_area = geography.unit_of(table.work, geography.starts(work)).astype(np.int64)
     widths = [len(plan.pools.slots.categories[name]) for name in table.attributes]
     shape = (int(work_area.max()) + 1, *widths, int(home_area.max()) + 1)
+    factors = None if errors is None else errors.factors(work, table.attributes)
     secret = [name in plan.policy.secret for name in table.attributes]
     public = [*secret, True].index(True)
     keys, counts = [], []
@@ -229,17 +230,17 @@ def _table(
         weighed = np.asarray(
             cells.counts * weights.of(home_unit[cells.home], work_unit[cells.work]), np.float64
         )
-        if errors is not None:
-            weighed *= errors.of(work, table.attributes, cells.work, cells.categories)
+        if factors is not None:
+            weighed *= factors.of(cells.work, cells.categories)
         group = _groups(cells.work, *cells.categories[:public])
         whole = _rounded(weighed, cells.counts, group, stream, exact=weights.exact)
         key = np.ravel_multi_index((work_area[cells.work], *cells.categories, home_area[cells.home]), shape)
         distinct, of_cell = np.unique(key, return_inverse=True)
         keys.append(distinct)
-        counts.append(np.stack([np.bincount(of_cell, row, distinct.size) for row in whole]).astype(np.int32))
+        counts.append(sums_by(of_cell, whole).astype(np.int32))
     key, of_part = np.unique(np.concatenate(keys), return_inverse=True)
     joined = np.concatenate(counts, axis=1)
-    total = np.stack([np.bincount(of_part, row, key.size) for row in joined]).astype(np.int32)
+    total = sums_by(of_part, joined).astype(np.int32)
     some = total.any(axis=0)
     of_work, *codes, of_home = np.unravel_index(key[some], shape)
     return TableDraws(table, of_home, None if table.work is None else of_work, tuple(codes), total[:, some])
@@ -264,9 +265,7 @@ def _rounded(weighed: Float64, counts: Int64, group: Int64, stream: WordStream, 
     If `exact`, the cells of a group keep their number of jobs; they are not weighed if all weights are 0.
     """
     if exact:
-        for row, before in zip(weighed, counts, strict=True):
-            jobs, now = np.bincount(group, before)[group], np.bincount(group, row)[group]
-            row[:] = np.divide(row * jobs, now, out=before.astype(np.float64), where=now > 0)
+        scale_to_sums(weighed, group, counts)
     up_to = np.cumsum(weighed, axis=1)
     if exact:  # whole where groups begin and end, whatever floats add up to
         last = np.flatnonzero(np.append(np.diff(group) != 0, True))

@@ -74,7 +74,7 @@ def test_draws_have_the_public_jobs_also_where_every_category_is_drawn_0(
     jobs = JobDraws(release, N_DRAWS, same_key(), lambda *_: None)
     monkeypatch.setattr(job_errors, "draws_of_jobs", lambda n, _, draws, __: np.zeros((draws, n.size)))
     errors = job_errors.JobErrors(release, jobs, same_key())
-    assert (errors.of(release.geography.block_level, (), jobs.work, ()) == 1).all()
+    assert (errors.factors(release.geography.block_level, ()).of(jobs.work, ()) == 1).all()
 
 
 @OF_ATTRIBUTES

@@ -376,7 +376,8 @@ def test_jobs_that_no_noisy_count_tells_are_the_same_in_every_table(
     )
     errors, block = JobErrors(release, jobs, same_key()), release.geography.block_level
     first, other, again = (
-        errors.of(block, (name,), jobs.work, [jobs.attributes[name]]) for name in ("age", "sector", "age")
+        errors.factors(block, (name,)).of(jobs.work, [jobs.attributes[name]])
+        for name in ("age", "sector", "age")
     )
     assert np.array_equal(first, again)
     assert all(0.1 < each.std() < 1 for each in (first, other))
